@@ -1,0 +1,191 @@
+//! Request and response bodies against the reference implementation of the protocol crate:
+//! both accept the same bytes, consume the same length, and encode the same value back.
+
+#[path = "support/generator.rs"]
+mod generator;
+
+use biplane_wire::codec::{Codec, Counted, Cursor};
+use biplane_wire::{Manifest, Permissions, SendMetadata, request as ours, response as our};
+use generator::Generator;
+use iggy_binary_protocol::codec::{WireDecode, WireEncode};
+use iggy_binary_protocol::{requests as theirs, responses as their};
+
+const ROUNDS: usize = 400;
+
+type Outcome = Option<(usize, Vec<u8>)>;
+
+fn decode_ours<'a, T: Codec<'a>>(bytes: &'a [u8]) -> Outcome {
+    let mut cursor = Cursor::new(bytes);
+    let value = T::read(&mut cursor, "body").ok()?;
+    Some((bytes.len() - cursor.remaining(), value.encode()))
+}
+
+fn decode_theirs<T: WireDecode + WireEncode>(bytes: &[u8]) -> Outcome {
+    let (value, consumed) = T::decode(bytes).ok()?;
+    Some((consumed, value.to_bytes().to_vec()))
+}
+
+/// Compares on bodies of a template, intact and damaged. `strict` is what our side refuses and
+/// the reference leaves to its server.
+fn compare(
+    kind: &str,
+    template: &str,
+    mine: fn(&[u8]) -> Outcome,
+    reference: fn(&[u8]) -> Outcome,
+    strict: bool,
+) {
+    let mut random = Generator::new();
+    let mut accepted = 0;
+    for _ in 0..ROUNDS {
+        let mut bytes = random.body(template);
+        let expected = reference(&bytes);
+        assert_eq!(mine(&bytes), expected, "{kind}: {}", hex::encode(&bytes));
+        assert!(expected.is_some(), "{kind}: the template is wrong: {}", hex::encode(&bytes));
+
+        random.damage(&mut bytes);
+        let (mine, reference) = (mine(&bytes), reference(&bytes));
+        let lengths = (mine.as_ref().map(|o| o.0), reference.as_ref().map(|o| o.0));
+        accepted += usize::from(mine.is_some());
+        if mine.is_none() && strict {
+            continue;
+        }
+        assert_eq!(lengths.0, lengths.1, "{kind}: {}", hex::encode(&bytes));
+    }
+    assert!(accepted < ROUNDS, "{kind}: damage is never refused");
+}
+
+macro_rules! agree {
+    ($($test:ident { $($template:literal $mine:ty = $reference:ty $(, $strict:ident)?;)* })*) => {$(
+        #[test]
+        fn $test() {
+            $(
+                let strict = [$(stringify!($strict))?].contains(&"strict");
+                let kind = stringify!($reference);
+                let (mine, reference) = (decode_ours::<$mine>, decode_theirs::<$reference>);
+                compare(kind, $template, mine, reference, strict);
+            )*
+        }
+    )*};
+}
+
+agree! {
+    stream_requests {
+        "I" ours::StreamRequest<'_> = theirs::streams::GetStreamRequest;
+        "I" ours::StreamRequest<'_> = theirs::streams::DeleteStreamRequest;
+        "I" ours::StreamRequest<'_> = theirs::streams::PurgeStreamRequest;
+        "N O" ours::CreateStream<'_> = theirs::streams::CreateStreamRequest;
+        "I N O" ours::UpdateStream<'_> = theirs::streams::UpdateStreamRequest;
+    }
+    topic_requests {
+        "I I" ours::TopicRequest<'_> = theirs::topics::GetTopicRequest;
+        "I" ours::StreamRequest<'_> = theirs::topics::GetTopicsRequest;
+        "I I" ours::TopicRequest<'_> = theirs::topics::DeleteTopicRequest;
+        "I I" ours::TopicRequest<'_> = theirs::topics::PurgeTopicRequest;
+        "I 4 N O" ours::CreateTopic<'_> = theirs::topics::CreateTopicRequest;
+        "I I N O" ours::UpdateTopic<'_> = theirs::topics::UpdateTopicRequest;
+    }
+    partition_requests {
+        "I I 4" ours::PartitionsRequest<'_> = theirs::partitions::CreatePartitionsRequest;
+        "I I 4" ours::PartitionsRequest<'_> = theirs::partitions::DeletePartitionsRequest;
+        "I I 4 4" ours::DeleteSegments<'_> = theirs::segments::DeleteSegmentsRequest;
+    }
+    user_requests {
+        "I" ours::UserRequest<'_> = theirs::users::GetUserRequest;
+        "I" ours::UserRequest<'_> = theirs::users::DeleteUserRequest;
+        "N t 1 p O" ours::CreateUser<'_> = theirs::users::CreateUserRequest;
+        "I .1 N .1 1 O" ours::UpdateUser<'_> = theirs::users::UpdateUserRequest;
+        "I .0 .1 1 O" ours::UpdateUser<'_> = theirs::users::UpdateUserRequest;
+        "I .1 N .0 O" ours::UpdateUser<'_> = theirs::users::UpdateUserRequest;
+        "I p" ours::UpdatePermissions<'_> = theirs::users::UpdatePermissionsRequest;
+        "I t t" ours::ChangePassword<'_> = theirs::users::ChangePasswordRequest;
+    }
+    token_requests {
+        "N 8" ours::CreatePersonalAccessToken<'_> =
+            theirs::personal_access_tokens::CreatePersonalAccessTokenRequest;
+        "N" ours::DeletePersonalAccessToken<'_> =
+            theirs::personal_access_tokens::DeletePersonalAccessTokenRequest;
+    }
+    consumer_group_requests {
+        "I I N" ours::CreateConsumerGroup<'_> =
+            theirs::consumer_groups::CreateConsumerGroupRequest;
+        "I I I" ours::ConsumerGroupRequest<'_> =
+            theirs::consumer_groups::DeleteConsumerGroupRequest;
+        "I I I" ours::ConsumerGroupRequest<'_> = theirs::consumer_groups::GetConsumerGroupRequest;
+        "I I" ours::TopicRequest<'_> = theirs::consumer_groups::GetConsumerGroupsRequest;
+        "I I I" ours::ConsumerGroupRequest<'_> = theirs::consumer_groups::JoinConsumerGroupRequest;
+        "I I I" ours::ConsumerGroupRequest<'_> =
+            theirs::consumer_groups::LeaveConsumerGroupRequest;
+        "I I I" ours::ConsumerGroupRequest<'_> = theirs::consumer_groups::SyncConsumerGroupRequest;
+    }
+    message_requests {
+        "C I I P S 4 b" ours::PollMessages<'_> = theirs::messages::PollMessagesRequest;
+        "C I I P" ours::GetConsumerOffset<'_> =
+            theirs::consumer_offsets::GetConsumerOffsetRequest;
+        "C I I P 8 A" ours::StoreConsumerOffset<'_> =
+            theirs::consumer_offsets::StoreConsumerOffsetRequest;
+        "C I I P A" ours::DeleteConsumerOffset<'_> =
+            theirs::consumer_offsets::DeleteConsumerOffsetRequest;
+        "I I 4 b" ours::FlushUnsavedBuffer<'_> = theirs::messages::FlushUnsavedBufferRequest;
+        "I I R 4" SendMetadata<'_> = theirs::messages::SendMessagesHeader;
+    }
+    system_requests {
+        ".3 .2 .1 .5" ours::GetSnapshot<'_> = theirs::system::GetSnapshotRequest, strict;
+        ".2" ours::DescribeOptions = theirs::system::DescribeOptionsRequest, strict;
+        "16 8 8" ours::AttachConsumerSession = theirs::system::AttachConsumerSessionRequest;
+        "4" ours::GetClient = theirs::system::GetClientRequest;
+    }
+    user_responses {
+        "4 8 1 N o" our::UserRecord<'_> = their::users::user_response::UserResponse;
+        "4 8 1 N o u" our::UserDetails<'_> = their::users::UserDetailsResponse;
+        "4 8 1 N o 4 8 1 N o" Vec<our::UserRecord<'_>> = their::users::GetUsersResponse;
+        "4 8 4 N" our::LoginReply<'_> = their::users::LoginRegisterResponse;
+        "N" our::RawPersonalAccessToken<'_> =
+            their::personal_access_tokens::RawPersonalAccessTokenResponse;
+        "N 8 N 8" Vec<our::PersonalAccessTokenRecord<'_>> =
+            their::personal_access_tokens::GetPersonalAccessTokensResponse;
+    }
+    stream_and_topic_responses {
+        "4 8 4 8 8 N o" our::StreamRecord<'_> = their::streams::StreamResponse;
+        "4 8 4 8 8 N o 4 8 4 8 8 N o" Vec<our::StreamRecord<'_>> =
+            their::streams::GetStreamsResponse;
+        "4 8 =2 8 8 N o 4 8 4 8 .1 8 8 8 N o o 4 8 4 8 .2 8 8 8 N o o" our::StreamDetails<'_> =
+            their::streams::GetStreamResponse;
+        "4 8 =2 8 .1 8 8 8 N o o 4 8 4 8 8 8 4 8 4 8 8 8" our::TopicDetails<'_> =
+            their::topics::GetTopicResponse;
+        "=2 4 8 4 8 .1 8 8 8 N o o 4 8 4 8 .2 8 8 8 N o o" Counted<our::TopicRecord<'_>> =
+            their::topics::GetTopicsResponse;
+    }
+    consumer_group_responses {
+        "4 4 4 N" our::ConsumerGroupRecord<'_> =
+            their::consumer_groups::ConsumerGroupResponse;
+        "4 4 4 N 4 4 4 N" Vec<our::ConsumerGroupRecord<'_>> =
+            their::consumer_groups::GetConsumerGroupsResponse;
+        "4 4 =2 N 4 =1 4 4 =3 4 4 4" our::ConsumerGroupDetails<'_> =
+            their::consumer_groups::ConsumerGroupDetailsResponse;
+        "8 =2 4 4" our::SyncReply = their::consumer_groups::SyncConsumerGroupResponse;
+    }
+    message_responses {
+        "=2 4 4 4 8 4 4 4 8" our::SendConfirmations = their::messages::SendMessagesResponse;
+        "4 8 8" our::ConsumerOffset = their::consumer_offsets::ConsumerOffsetResponse;
+        "16 8 8 T T 2 2 2 2 .1 .0" our::Routing<'_> = their::messages::PollRoutingResponse;
+    }
+    system_responses {
+        "T =2 T T 2 2 2 2 .0 .0 T T 2 2 2 2 .1 .3" our::ClusterMetadata<'_> =
+            their::system::ClusterMetadataResponse;
+        "4 4 .1 T 4" our::ClientRecord<'_> = their::clients::ClientResponse;
+        "4 4 .4 T =2 4 4 4 4 4 4" our::ClientDetails<'_> = their::clients::ClientDetailsResponse;
+        "4 4 .2 T 4 4 4 .3 T 4" Vec<our::ClientRecord<'_>> = their::clients::GetClientsResponse;
+        "=2 N .2 B T N .12 B T" Counted<our::OptionSpec<'_>> =
+            their::system::DescribeOptionsResponse;
+        "4 f f 8 8 8 8 8 8 8 8 4 4 4 4 8 4 4 T T T T T 4 =1 4 4 4 8 8 f 4 8 8" our::Stats<'_> =
+            their::system::StatsResponse;
+    }
+    permissions {
+        "1" Permissions = iggy_binary_protocol::WirePermissions;
+    }
+}
+
+#[test]
+fn a_manifest_is_not_part_of_the_reference_crate() {
+    assert!(Manifest::decode(&Manifest::encode(&[])).is_ok());
+}
