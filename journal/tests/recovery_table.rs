@@ -1,0 +1,418 @@
+//! What a scan concludes from every combination of header and body condition, at every place in
+//! a log: first, in the middle, last, and alone.
+
+mod support;
+
+use biplane_journal::{OpenError, RecordForm, WalConfig};
+use biplane_wire::{Checksum, HEADER_SIZE, Op};
+use support::*;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Header {
+    Intact,
+    Flipped,
+    Zeroed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Body {
+    Intact,
+    Flipped,
+    /// The bytes of the body and of the seal are zeros.
+    Zeroed,
+    /// The file ends inside the body.
+    Short,
+}
+
+const HEADERS: [Header; 3] = [Header::Intact, Header::Flipped, Header::Zeroed];
+const BODIES: [Body; 4] = [Body::Intact, Body::Flipped, Body::Zeroed, Body::Short];
+
+/// Spoils one record. The body is long enough to hold whole sectors.
+fn spoil(record: &mut Vec<u8>, header: Header, body: Body) {
+    match header {
+        Header::Intact => {}
+        Header::Flipped => record[200] ^= 4,
+        Header::Zeroed => record[..HEADER_SIZE].fill(0),
+    }
+    match body {
+        Body::Intact => {}
+        Body::Flipped => record[HEADER_SIZE + 17] ^= 4,
+        Body::Zeroed => record[HEADER_SIZE..].fill(0),
+        Body::Short => record.truncate(HEADER_SIZE + 40),
+    }
+}
+
+/// Four ops with bodies of three sectors, the one at `index` spoiled.
+fn spoiled_file(config: &WalConfig, index: usize, header: Header, body: Body) -> Vec<u8> {
+    let mut parent = Checksum::ZERO;
+    let mut file = Vec::new();
+    for number in 0..4 {
+        let content: Vec<u8> = (0..1500).map(|at| (at % 251) as u8 + 1).collect();
+        let message = prepare_with_body(config.scope.group, number + 1, parent, &content);
+        parent = checksum(&message);
+        let mut record = record_of(config, &message);
+        if number as usize == index {
+            spoil(&mut record, header, body);
+        }
+        file.extend(record);
+    }
+    file
+}
+
+#[test]
+fn interior_damage_is_unknown_whatever_its_kind() {
+    for config in configs() {
+        for index in 0..3 {
+            for header in HEADERS {
+                for body in BODIES {
+                    let file = spoiled_file(&config, index, header, body);
+                    let recovered = recover_bytes(&config, &file, 0).unwrap();
+                    let mut wanted: Vec<i64> = vec![1, 2, 3, 4];
+                    if (header, body) != (Header::Intact, Body::Intact) {
+                        wanted[index] = -wanted[index];
+                    }
+                    // A short record swallows what it needs of its successor, which is garbage
+                    // then: its header is gone.
+                    if header == Header::Intact && body == Body::Short {
+                        wanted[index + 1] = -wanted[index + 1];
+                    }
+                    // Where no header says which op was there, it may have been a newer one.
+                    let is_last_garbage = header == Header::Intact && index == 2;
+                    if header != Header::Intact || (body == Body::Short && !is_last_garbage) {
+                        wanted.push(-5);
+                    }
+                    let case = format!("{:?} {index} {header:?} {body:?}", config.form);
+                    assert_eq!(summary(&recovered), wanted, "{case}");
+                    assert!(recovered.chain_breaks.is_empty(), "{case}");
+                    let spoiled = (header, body) != (Header::Intact, Body::Intact);
+                    assert_eq!(recovered.damage.is_empty(), !spoiled, "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_last_record_is_cut_only_with_evidence_of_an_interrupted_write() {
+    for config in configs() {
+        for header in HEADERS {
+            for body in BODIES {
+                let file = spoiled_file(&config, 3, header, body);
+                let recovered = recover_bytes(&config, &file, 0).unwrap();
+                let case = format!("{:?} {header:?} {body:?}", config.form);
+                let spoiled = (header, body) != (Header::Intact, Body::Intact);
+                // Zeros over a whole sector, or the end of the file inside a record with a
+                // believable header, are what an interrupted write leaves.
+                let torn = body == Body::Zeroed
+                    || (header, body) == (Header::Intact, Body::Short)
+                    // The header alone is less than a sector, but where it starts one, the part
+                    // of it before the next boundary is long enough to tell.
+                    || (header == Header::Zeroed && lost_head(&file, &config));
+                let wanted: &[i64] = match (spoiled, torn) {
+                    (false, _) => &[1, 2, 3, 4],
+                    (true, true) => &[1, 2, 3],
+                    (true, false) => &[1, 2, 3, -4],
+                };
+                assert_eq!(summary(&recovered), wanted, "{case}");
+                assert_eq!(recovered.torn.is_some(), spoiled && torn, "{case}");
+            }
+        }
+    }
+}
+
+/// Whether the first sector slice of the last record is all zeros, its header being zeroed.
+fn lost_head(file: &[u8], config: &WalConfig) -> bool {
+    let intact = spoiled_file(config, 9, Header::Intact, Body::Intact);
+    let start = intact.len() / 4 * 3;
+    let boundary = (start / 512 + 1) * 512;
+    file[start..boundary.min(file.len())]
+        .iter()
+        .all(|byte| *byte == 0)
+}
+
+#[test]
+fn the_only_record_of_a_log_is_treated_like_a_last_one() {
+    for config in configs() {
+        let content = vec![9; 1500];
+        let message = prepare_with_body(config.scope.group, 1, Checksum::ZERO, &content);
+        let record = record_of(&config, &message);
+        for cut in 0..record.len() {
+            let recovered = recover_bytes(&config, &record[..cut], 0).unwrap();
+            assert!(summary(&recovered).is_empty(), "cut at {cut}");
+            assert_eq!(recovered.torn.is_some(), cut > 0, "cut at {cut}");
+        }
+        for byte in 0..record.len() {
+            let mut flipped = record.clone();
+            flipped[byte] ^= 0x10;
+            let recovered = recover_bytes(&config, &flipped, 0).unwrap();
+            // A view can change under an identity, so only the seal vouches for it.
+            let harmless = (52..56).contains(&byte) && config.form == RecordForm::Bare;
+            let wanted: &[i64] = if harmless { &[1] } else { &[-1] };
+            assert_eq!(summary(&recovered), wanted, "{:?} byte {byte}", config.form);
+            assert!(
+                recovered.torn.is_none(),
+                "a flipped byte is not a torn write"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_log_leaves_the_whole_records_before_it() {
+    for config in configs() {
+        let prepares = chain(config.scope.group, 1, 5);
+        let file = file_of(&config, &prepares);
+        let mut ends = vec![0];
+        for message in &prepares {
+            ends.push(ends.last().unwrap() + record_of(&config, message).len());
+        }
+        for cut in 0..=file.len() {
+            let recovered = recover_bytes(&config, &file[..cut], 0).unwrap();
+            let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+            let wanted: Vec<i64> = (1..=whole as i64).collect();
+            assert_eq!(summary(&recovered), wanted, "cut at {cut}");
+            let torn = recovered.torn.map(|torn| torn.offset as usize);
+            assert_eq!(
+                torn,
+                (ends[whole] < cut).then_some(ends[whole]),
+                "cut at {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn zeros_behind_the_last_record_are_a_write_that_never_arrived() {
+    for config in configs() {
+        let mut file = file_of(&config, &chain(config.scope.group, 1, 2));
+        let len = file.len();
+        file.resize(len + 3000, 0);
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        assert_eq!(summary(&recovered), [1, 2]);
+        let torn = recovered.torn.unwrap();
+        assert_eq!((torn.offset, torn.len), (len as u64, 3000));
+    }
+}
+
+#[test]
+fn two_interrupted_records_are_both_cut_and_a_damaged_one_before_them_is_not() {
+    let config = metadata_config();
+    let mut file = spoiled_file(&config, 1, Header::Intact, Body::Flipped);
+    let record_len = file.len() / 4;
+    file[record_len * 2 + 300..record_len * 3].fill(0);
+    file[record_len * 3 + 300..].fill(0);
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, -2]);
+    assert_eq!(recovered.torn.unwrap().offset as usize, record_len * 2);
+}
+
+#[test]
+fn repairs_out_of_order_are_read_back_in_order() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 6);
+    let order = [0, 1, 4, 5, 2, 3].map(|index: usize| prepares[index].clone());
+    let recovered = recover_bytes(&config, &file_of(&config, &order), 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(recovered.contiguous_head(), Op(6));
+    assert_eq!(recovered.commit_max, Op(5));
+}
+
+#[test]
+fn a_hole_without_damage_is_missing_and_with_damage_unknown() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 6);
+    let without = [0, 1, 4, 5].map(|index: usize| prepares[index].clone());
+    let mut file = file_of(&config, &without);
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, 5, 6]);
+    assert_eq!(recovered.contiguous_head(), Op(2));
+    // Damage the header of op 6, the last: it could have been any op that is not there.
+    let start = file.len() - record_of(&config, &prepares[5]).len();
+    file[start + 3] ^= 1;
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, -3, -4, 5, -6]);
+}
+
+#[test]
+fn garbage_behind_an_op_that_came_early_may_have_been_any() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 6);
+    // Op 6 came before 3, which never came, and its header is gone.
+    let order = [0, 1, 5, 3, 4].map(|index: usize| prepares[index].clone());
+    let mut file = file_of(&config, &order);
+    let start = file_of(&config, &prepares[..2]).len();
+    file[start] ^= 1;
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, -3, 4, 5, -6]);
+}
+
+#[test]
+fn the_later_record_of_an_op_counts() {
+    let config = metadata_config();
+    let first = chain(config.scope.group, 1, 3);
+    let second = chain_after(config.scope.group, checksum(&first[1]), 3, 4, 1);
+    let mut file = file_of(&config, &[&first[..], &second[..]].concat());
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, 3, 4]);
+    assert_eq!(identities(&recovered)[2].1, checksum(&second[0]));
+    // When the later one is damaged, the earlier one must not come back in its place.
+    let start = file_of(&config, &first).len();
+    file[start + HEADER_SIZE] ^= 1;
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, -3, 4]);
+}
+
+#[test]
+fn a_damaged_copy_of_an_intact_record_takes_nothing_away() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 3);
+    for bad in [1, 3] {
+        let mut file = Vec::new();
+        for (index, number) in [0, 1, 2, 1].into_iter().enumerate() {
+            let mut record = record_of(&config, &prepares[number]);
+            if index == bad {
+                record[HEADER_SIZE + 1] ^= 1;
+            }
+            file.extend(record);
+        }
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        assert_eq!(summary(&recovered), [1, 2, 3], "record {bad} is damaged");
+    }
+}
+
+#[test]
+fn chain_breaks_are_reported_and_nothing_is_cut() {
+    let config = metadata_config();
+    let first = chain(config.scope.group, 1, 3);
+    let second = chain_after(config.scope.group, Checksum(77), 4, 5, 0);
+    let file = file_of(&config, &[&first[..], &second[..]].concat());
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, 3, 4, 5]);
+    assert_eq!(recovered.chain_breaks, [Op(4)]);
+    assert_eq!(recovered.contiguous_head(), Op(3));
+}
+
+#[test]
+fn a_record_forged_inside_a_damaged_body_is_not_believed() {
+    let config = partition_config();
+    let group = config.scope.group;
+    let forged = record_of(&config, &prepare_of(group, 3, Checksum(5), 0));
+    let mut body = vec![7; 100];
+    body.extend(&forged);
+    let one = prepare_of(group, 1, Checksum::ZERO, 0);
+    let two = prepare_with_body(group, 2, checksum(&one), &body);
+    let three = prepare_of(group, 3, checksum(&two), 0);
+    let four = prepare_of(group, 4, checksum(&three), 0);
+    for with_real in [true, false] {
+        let mut file = record_of(&config, &one);
+        let start = file.len();
+        file.extend(record_of(&config, &two));
+        if with_real {
+            file.extend(record_of(&config, &three));
+        }
+        file.extend(record_of(&config, &four));
+        file[start] ^= 1;
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        let wanted: &[i64] = if with_real {
+            &[1, -2, 3, 4, -5]
+        } else {
+            &[1, -2, -3, -4, -5]
+        };
+        assert_eq!(
+            summary(&recovered),
+            wanted,
+            "real op 3 present: {with_real}"
+        );
+    }
+}
+
+#[test]
+fn ops_below_the_floor_are_left_out_and_the_one_at_it_is_kept() {
+    let config = metadata_config();
+    let file = file_of(&config, &chain(config.scope.group, 1, 6));
+    let recovered = recover_bytes(&config, &file, 4).unwrap();
+    assert_eq!(summary(&recovered), [4, 5, 6]);
+    assert_eq!(recovered.contiguous_head(), Op(6));
+    let above = recover_bytes(&config, &file, 9).unwrap();
+    assert!(above.entries.is_empty());
+    assert!(
+        !above.is_empty(),
+        "the file is not that of a node that never ran"
+    );
+    assert_eq!(above.contiguous_head(), Op(9));
+    assert_eq!(above.head(), Op(0));
+}
+
+#[test]
+fn records_of_others_refuse_to_open() {
+    let config = metadata_config();
+    let mut foreign = config.clone();
+    foreign.scope.cluster.0 ^= 1;
+    let mut file = file_of(&config, &chain(config.scope.group, 1, 2));
+    let offset = file.len() as u64;
+    assert!(recover_bytes(&config, &file, 0).is_ok());
+    assert!(matches!(
+        recover_bytes(&foreign, &file, 0),
+        Err(OpenError::Foreign { offset: 0, .. })
+    ));
+    file.extend(file_of(&config, &chain(PARTITION, 3, 3)));
+    let refused = recover_bytes(&config, &file, 0);
+    assert_eq!(
+        refused.err(),
+        Some(OpenError::Foreign {
+            path: config.path,
+            offset
+        })
+    );
+}
+
+#[test]
+fn ops_that_cannot_share_a_log_refuse_to_open() {
+    let config = metadata_config();
+    let near = prepare_of(config.scope.group, 1, Checksum::ZERO, 0);
+    let far = prepare_of(config.scope.group, 1 << 40, Checksum::ZERO, 0);
+    let refused = recover_bytes(&config, &file_of(&config, &[near, far]), 0);
+    assert!(matches!(refused, Err(OpenError::OpOutOfReach { op: Op(op), .. }) if op == 1 << 40));
+}
+
+#[test]
+fn absent_and_empty_files_are_told_apart() {
+    let config = metadata_config();
+    let absent = biplane_journal::recover(&config, &biplane_journal::MemoryDisk::new(), Op(0));
+    let absent = absent.unwrap();
+    assert!(absent.is_empty() && !absent.existed);
+    let empty = recover_bytes(&config, &[], 0).unwrap();
+    assert!(empty.is_empty() && empty.existed);
+}
+
+#[test]
+fn a_tail_too_long_for_one_write_is_damage() {
+    let config = metadata_config();
+    let mut file = file_of(&config, &chain(config.scope.group, 1, 2));
+    let end = file.len();
+    file.resize(end + biplane_journal::TORN_TAIL_BYTES_MAX as usize + 1, 0);
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert!(recovered.torn.is_none());
+    assert_eq!(summary(&recovered), [1, 2, -3]);
+    file.pop();
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(recovered.torn.unwrap().offset as usize, end);
+}
+
+#[test]
+fn records_larger_than_one_read_come_back_whole() {
+    for config in configs() {
+        let big: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 253) as u8).collect();
+        let one = prepare_with_body(config.scope.group, 1, Checksum::ZERO, &big);
+        let two = prepare_with_body(config.scope.group, 2, checksum(&one), &big[..1_048_000]);
+        let three = prepare_of(config.scope.group, 3, checksum(&two), 0);
+        let mut file = file_of(&config, &[one.clone(), two.clone(), three]);
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        assert_eq!(summary(&recovered), [1, 2, 3]);
+        assert_eq!(recovered.entries[0].message(), Some(&one));
+        assert_eq!(recovered.entries[1].message(), Some(&two));
+        file[100] ^= 1;
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        assert_eq!(summary(&recovered), [-1, 2, 3, -4]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What may be said once the view is on disk (chapter 03 section 9.2).
+//!
+//! Persistence fences what leaves, not what is done: queues are rebuilt, entries cut and ops
+//! applied while the superblock is still being written. When the write completes, the replica
+//! may be in another view or role, so every note is judged anew.
+
+use biplane_wire::View;
+
+use super::{Context, Handled, Replica};
+use crate::io::Output;
+use crate::pending::Record;
+use crate::plane::Plane;
+use crate::status::{Ignored, Status};
+
+impl Replica {
+    /// Whether the superblock says what it should.
+    pub(crate) fn view_is_durable(&self) -> bool {
+        self.pending.durable() == self.record()
+    }
+
+    /// Whether a restart would know that this replica has the log of its log view.
+    pub(crate) fn log_view_is_durable(&self) -> bool {
+        self.pending.durable().log_view == self.log_view
+    }
+
+    /// What the superblock should say. The log view of an adopted log is recorded once that log
+    /// is complete here.
+    fn record(&self) -> Record {
+        let recorded = self.pending.durable().log_view;
+        let log_view = if self.is_completing() {
+            recorded
+        } else {
+            self.log_view
+        };
+        Record {
+            view: self.view,
+            log_view,
+        }
+    }
+
+    /// Asks for the superblock write that is due, if one is.
+    pub(crate) fn request_persist<P: Plane>(&mut self, cx: &mut Context<'_, P>) {
+        let Record { view, log_view } = self.record();
+        let now = self.timers.now();
+        if self
+            .pending
+            .take_persist_request(Record { view, log_view }, now)
+        {
+            let commit_max = self.commit_logged;
+            cx.out.push(Output::PersistView {
+                view,
+                log_view,
+                commit_max,
+            });
+        }
+    }
+
+    pub(crate) fn on_persisted<P: Plane>(
+        &mut self,
+        view: View,
+        log_view: View,
+        cx: &mut Context<'_, P>,
+    ) -> Handled {
+        if view > self.view || log_view > self.log_view {
+            return Err(Ignored::StaleCompletion);
+        }
+        self.pending.persisted(view, log_view);
+        if !self.view_is_durable() {
+            return Err(Ignored::StaleCompletion);
+        }
+        if self.leads() {
+            self.forward_withheld(cx);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_persist_failed(&mut self) -> Handled {
+        self.pending.persist_failed(self.timers.now());
+        Ok(())
+    }
+
+    /// Prepares of a new primary that had to wait for its view.
+    fn forward_withheld<P: Plane>(&mut self, cx: &mut Context<'_, P>) {
+        let mut op = self.commit_min.next();
+        while op <= self.op_head {
+            self.forward_when_allowed(op, cx);
+            op = op.next();
+        }
+    }
+
+    /// Sends what was noted, if the view is durable by now and the note still fits the role.
+    pub(crate) fn keep_promises<P: Plane>(&mut self, cx: &mut Context<'_, P>) {
+        if !self.pending.has_promises() || !self.view_is_durable() {
+            return;
+        }
+        let start_view_change = std::mem::take(&mut self.pending.start_view_change);
+        let do_view_change = std::mem::take(&mut self.pending.do_view_change);
+        let start_view = std::mem::take(&mut self.pending.start_view);
+        let answers = std::mem::take(&mut self.pending.probe_answers);
+        if self.status == Status::ViewChange {
+            if start_view_change {
+                self.broadcast_start_view_change(cx.out);
+            }
+            if do_view_change {
+                self.broadcast_do_view_change(cx.out);
+            }
+        }
+        if self.leads() {
+            if start_view {
+                self.broadcast_start_view(cx.out);
+            }
+            for answer in answers {
+                self.answer_probe(answer, cx.out);
+            }
+        }
+    }
+}

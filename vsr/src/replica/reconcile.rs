@@ -1,0 +1,330 @@
+//! Entering prepares into the log, taking them out, and telling leftovers from the view's log.
+//!
+//! When a view is adopted or about to be led, its log is known from the head down to the commit
+//! point by name, and below that by the hash chain as far as it is unbroken. What disagrees is
+//! cut, together with what stands on it. What can be neither confirmed nor refuted stays as a
+//! suspect: it may be the only copy of something committed, and it may be wrong.
+
+use biplane_wire::{Checksum, Message, Op, PrepareHeader};
+
+use super::{Context, Replica};
+use crate::constants::{PIPELINE_MAX, VIEW_UNSURE};
+use crate::io::Output;
+use crate::log::{Held, Storage, Trust, chains};
+use crate::plane::{Durability, Plane, Source};
+
+impl Replica {
+    /// Enters a prepare the plane has accepted, over whatever stood at its op, and asks for the
+    /// append its durability needs.
+    pub(crate) fn journal<P: Plane>(
+        &mut self,
+        message: Message,
+        trust: Trust,
+        forward_due: bool,
+        cx: &mut Context<'_, P>,
+    ) {
+        let header = message.header::<PrepareHeader>();
+        let op = header.op();
+        assert!(op > self.commit_min, "applied ops are never entered again");
+        self.last_timestamp = self.last_timestamp.max(header.timestamp());
+        let storage = match cx.plane.durability(header) {
+            Durability::Memory => Storage::Memory,
+            Durability::Disk => Storage::Writing,
+        };
+        if storage == Storage::Writing {
+            let prepare = self.journaled_form(&message, trust);
+            cx.out.push(Output::Append { prepare });
+        }
+        let held = Held {
+            message,
+            storage,
+            trust,
+            forward_due,
+            acknowledge_due: false,
+        };
+        self.log.insert(held);
+        if forward_due {
+            self.forward_when_allowed(op, cx);
+        }
+        if trust == Trust::Verified {
+            self.spread_trust(op);
+        } else {
+            self.vouch(op);
+        }
+    }
+
+    /// The prepare under the view with which it goes to disk; the identity does not cover the
+    /// view, and nobody but a later boot of this replica reads it there.
+    ///
+    /// That boot must know which entries belong to the log of the recorded log view. Those
+    /// carry a view up to it. What is journaled toward a log that is not recorded yet carries
+    /// the present view, which is higher: never acknowledged, not part of the older log. And
+    /// what takes the place of an unreadable entry, or is not proven yet, is marked as unsure:
+    /// the older log may have had, and this replica acknowledged, something else.
+    fn journaled_form(&self, message: &Message, trust: Trust) -> Message {
+        let header = message.header::<PrepareHeader>();
+        let view = header.frame.view();
+        let recorded = self.pending.durable().log_view;
+        let is_recorded = self.log_view_is_durable() && self.votes.elect.is_none();
+        let fills_damage = self.log.is_damaged(header.op());
+        message.prepare_in_view(match (is_recorded, trust) {
+            (_, Trust::Stray | Trust::Suspect | Trust::Offered) => VIEW_UNSURE,
+            (true, Trust::Verified) => view.min(recorded),
+            (false, Trust::Verified) if fills_damage => VIEW_UNSURE,
+            (false, Trust::Verified) => self.view,
+        })
+    }
+
+    /// Whether `op` is near enough to the applied op to be held.
+    pub(crate) fn is_within_window(&self, op: Op) -> bool {
+        op.0.saturating_sub(self.commit_min.0) <= u64::from(self.config.limits.repair_window)
+    }
+
+    /// Takes everything from `from` on out of the log. Verified entries up to the head come
+    /// back: they only stood above something wrong.
+    pub(crate) fn cut<P: Plane>(&mut self, from: Op, cx: &mut Context<'_, P>) {
+        assert!(from > self.commit_min, "applied ops are never taken out");
+        let damaged = self.damaged_between(from, self.op_target());
+        let reached_disk = self.log.reaches_disk(from);
+        let removed = self.log.remove_from(from);
+        let messages: Vec<Message> = removed.iter().map(|held| held.message.clone()).collect();
+        cx.plane.truncated(from, &messages);
+        if reached_disk {
+            cx.out.push(Output::Truncate { from });
+            self.pending.truncation_started(from);
+        }
+        self.op_acknowledged = self.op_acknowledged.min(Op(from.0 - 1));
+        for held in removed {
+            let keep = held.trust == Trust::Verified && held.header().op() <= self.op_target();
+            if keep && cx.plane.accept(&held.message, Source::Restored).is_ok() {
+                self.restore(held, cx);
+            }
+        }
+        // What could not be read may have been acknowledged, and still cannot be denied.
+        for op in damaged {
+            if !self.log.contains(op) {
+                self.log.insert_damaged(op);
+            }
+        }
+    }
+
+    fn damaged_between(&self, from: Op, to: Op) -> Vec<Op> {
+        let top = self.log.top().unwrap_or_default().min(to);
+        (from.0..=top.0)
+            .map(Op)
+            .filter(|op| self.log.is_damaged(*op))
+            .collect()
+    }
+
+    fn restore<P: Plane>(&mut self, mut held: Held, cx: &mut Context<'_, P>) {
+        held.storage = match held.storage {
+            Storage::Memory => Storage::Memory,
+            Storage::Writing => Storage::Writing,
+            Storage::Durable | Storage::Rewriting => Storage::Rewriting,
+        };
+        if held.storage != Storage::Memory {
+            let view = held.header().frame.view();
+            let is_own = held.storage == Storage::Rewriting
+                && (view <= self.pending.durable().log_view || view == VIEW_UNSURE);
+            let prepare = if is_own {
+                held.message.clone()
+            } else {
+                self.journaled_form(&held.message, held.trust)
+            };
+            cx.out.push(Output::Append { prepare });
+        }
+        self.log.insert(held);
+    }
+
+    /// Brings the log in line with the one the view names (see [`Self::named`]) up to its
+    /// head. `commit_known` is the commit point known here before the view: entries up to
+    /// it were confirmed once and need no new proof.
+    pub(crate) fn reconcile<P: Plane>(&mut self, commit_known: Op, cx: &mut Context<'_, P>) {
+        self.doubt_above(commit_known);
+        let lowest_wrong = self.judge_entries();
+        let above = self.op_target().next();
+        if self.log.reaches(above) {
+            self.cut(above, cx);
+        }
+        if let Some(from) = lowest_wrong {
+            self.cut(from, cx);
+        }
+    }
+
+    fn doubt_above(&mut self, commit_known: Op) {
+        let top = self.log.top().unwrap_or_default();
+        let mut op = self.commit_min.max(commit_known).next();
+        while op <= top {
+            if let Some(held) = self.log.held_mut(op) {
+                held.trust = Trust::Suspect;
+                held.forward_due = false;
+                held.acknowledge_due = false;
+            }
+            op = op.next();
+        }
+    }
+
+    /// From the head down: confirms every entry that is named or that the chain leads to, and
+    /// marks as suspect what they contradict. The lowest op that is contradicted.
+    fn judge_entries(&mut self) -> Option<Op> {
+        let mut lowest_wrong = None;
+        let mut op = self.log.top().unwrap_or_default().min(self.op_target());
+        while op > self.commit_min {
+            let is_right = self.log.header(op).and_then(|held| match self.named(op) {
+                Some(named) => Some(is_same(held, named)),
+                // The entry above was judged before this one, so its trust is final.
+                None => {
+                    let child = self.certain_above(op)?;
+                    Some(chains(child, held.frame.checksum()))
+                }
+            });
+            if let (Some(is_right), Some(held)) = (is_right, self.log.held_mut(op)) {
+                held.trust = if is_right {
+                    Trust::Verified
+                } else {
+                    Trust::Suspect
+                };
+                if !is_right {
+                    lowest_wrong = Some(op);
+                }
+            }
+            op = Op(op.0 - 1);
+        }
+        self.report_applied_disagreement();
+        lowest_wrong
+    }
+
+    fn report_applied_disagreement(&self) {
+        let (Some(named), Some(applied)) = (self.named(self.commit_min), self.commit_min_checksum)
+        else {
+            return;
+        };
+        let named = named.frame.checksum();
+        if !named.is_zero() && !applied.is_zero() && named != applied {
+            tracing::error!(
+                node = self.config.replica.0,
+                group = %self.config.group,
+                op = self.commit_min.0,
+                "the view names another prepare than the one applied here"
+            );
+        }
+    }
+
+    /// `op` has become certain: so does what it names below it, as far as the chain is held.
+    pub(crate) fn spread_trust(&mut self, op: Op) {
+        let mut above = op;
+        while above > self.commit_min.next() {
+            let below = Op(above.0 - 1);
+            let (Some(child), Some(held)) = (self.log.held(above), self.log.held(below)) else {
+                break;
+            };
+            let is_named = chains(child.header(), held.checksum());
+            if held.trust == Trust::Verified {
+                break;
+            }
+            if !is_named {
+                self.suspect(below);
+                break;
+            }
+            self.verify(below);
+            above = below;
+        }
+        if self.is_blind {
+            self.trust_what_stands_on(op);
+        }
+    }
+
+    /// Without a name to hang the chain on, a committed op that a peer offers is believed when
+    /// it stands on a certain one.
+    fn trust_what_stands_on(&mut self, op: Op) {
+        let mut below = op;
+        while below < self.commit_max {
+            let above = below.next();
+            let (Some(parent), Some(held)) = (self.log.held(below), self.log.held(above)) else {
+                break;
+            };
+            let stands = chains(held.header(), parent.checksum());
+            if held.trust != Trust::Offered || !stands {
+                break;
+            }
+            self.verify(above);
+            below = above;
+        }
+    }
+
+    /// Whether a prepare made certain that an op below it was committed: its primary knew, and
+    /// the unbroken chain from it down is that primary's log. Looks up from `op` for such a
+    /// prepare, then marks what it makes certain.
+    pub(crate) fn vouch(&mut self, op: Op) {
+        let mut commit = Op::ZERO;
+        let mut at = op;
+        // A prepare trails the commit point by one pipeline at most.
+        for _ in 0..2 * PIPELINE_MAX {
+            let Some(held) = self.log.held(at) else { break };
+            commit = commit.max(held.header().commit());
+            let Some(above) = self.log.held(at.next()) else {
+                break;
+            };
+            if commit >= op || !chains(above.header(), held.checksum()) {
+                break;
+            }
+            at = at.next();
+        }
+        let mut at = op;
+        while at > commit {
+            let (Some(held), Some(below)) = (
+                self.log.held(at),
+                at.previous().and_then(|below| self.log.held(below)),
+            ) else {
+                return;
+            };
+            if !chains(held.header(), below.checksum()) {
+                return;
+            }
+            at = Op(at.0 - 1);
+        }
+        if at > self.commit_min && !self.log.is_verified(at) && self.log.contains(at) {
+            self.verify(at);
+            self.spread_trust(at);
+        }
+    }
+
+    fn suspect(&mut self, op: Op) {
+        if let Some(held) = self.log.held_mut(op) {
+            held.trust = Trust::Suspect;
+        }
+    }
+
+    pub(crate) fn verify(&mut self, op: Op) {
+        if let Some(held) = self.log.held_mut(op) {
+            held.trust = Trust::Verified;
+        }
+    }
+
+    /// What is known for certain of the identity directly below `op`: the applied op, or a
+    /// verified entry.
+    pub(crate) fn certain_below(&self, op: Op) -> Option<Checksum> {
+        let below = op.previous()?;
+        if below == self.commit_min {
+            return self.commit_min_checksum;
+        }
+        let held = self.log.held(below)?;
+        (held.trust == Trust::Verified).then(|| held.checksum())
+    }
+
+    /// The header directly above `op`, when it is certain.
+    pub(crate) fn certain_above(&self, op: Op) -> Option<&PrepareHeader> {
+        let above = op.next();
+        if let Some(named) = self.named(above) {
+            return Some(named);
+        }
+        let held = self.log.held(above)?;
+        (held.trust == Trust::Verified).then(|| held.header())
+    }
+}
+
+/// Whether two headers are of one prepare. A zero identity was never sealed and passes.
+pub(crate) fn is_same(one: &PrepareHeader, other: &PrepareHeader) -> bool {
+    let (one, other) = (one.frame.checksum(), other.frame.checksum());
+    one == other || one.is_zero() || other.is_zero()
+}
