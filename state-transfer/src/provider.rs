@@ -1,0 +1,565 @@
+//! The serving side: offers for the replicas that ask, and their bytes chunk by chunk.
+//!
+//! One provider serves all groups of a plane. An offer belongs to a replica and the nonce of its
+//! attempt: the same nonce always gets the same descriptor, because bytes of two states under
+//! one nonce would only be noticed by the digest, gigabytes later. A new nonce of the same
+//! replica replaces its offer.
+//!
+//! The owner keeps the bytes. It hands in what is in memory and reads what is in storage when
+//! asked; the provider never learns what an artifact means.
+
+mod answer;
+mod gate;
+mod hashing;
+mod offer;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use biplane_wire::{
+    ClusterId, GroupId, MANIFEST_ENTRIES_MAX, Manifest, ManifestEntry, Message, Op, ReplicaId,
+    RequestStateChunkHeader, RequestStateTransferHeader, View,
+};
+
+pub use self::gate::{Flush, Gate, MetadataGate, PartitionGate};
+use self::hashing::{ArtifactKey, Hashes, Hashing};
+pub use self::offer::{ArtifactSource, ArtifactSpec, OfferSpec, Ticket};
+use self::offer::{ChunkPlan, Offer, Pending};
+use crate::limits::ProvideLimits;
+
+/// Ticks between two sweeps of digests nobody uses.
+const SWEEP_TICKS: u32 = 6_000;
+
+/// Sweeps after which an unused digest is forgotten.
+const SWEEPS_KEPT: u64 = 10;
+
+/// What a provider is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderConfig {
+    /// Stamped into every answer.
+    pub cluster: ClusterId,
+    /// This replica.
+    pub replica: ReplicaId,
+    /// Members of the cluster.
+    pub replica_count: u8,
+    /// Pacing and sizes.
+    pub limits: ProvideLimits,
+}
+
+/// An effect for the owner of a provider, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProvideOutput {
+    /// Send a descriptor, a refusal or a chunk.
+    Send {
+        /// To this replica.
+        to: ReplicaId,
+        /// A sealed StateTransferTarget or StateChunk.
+        message: Message,
+    },
+    /// Read part of a stored artifact and answer with [`Provider::on_read`].
+    Read {
+        /// Echoed in the answer.
+        token: u64,
+        /// The group.
+        group: GroupId,
+        /// Kind of the artifact.
+        kind: u8,
+        /// Its frontier.
+        frontier: u64,
+        /// First byte.
+        offset: u64,
+        /// How many; exactly so many must be there.
+        len: u32,
+    },
+}
+
+/// Why stored bytes can not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The artifact is gone or shorter than it was. A new offer will not have it.
+    #[error("the artifact changed since it was offered")]
+    Changed,
+    /// Storage failed.
+    #[error("the artifact can not be read")]
+    Failed,
+}
+
+/// View and commit point, for answers that need nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderView {
+    /// View of the replica.
+    pub view: View,
+    /// Its known commit point.
+    pub commit_max: Op,
+}
+
+/// What a read was for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Hash {
+        key: ArtifactKey,
+        memo: u64,
+        offset: u64,
+        len: u32,
+        ticket: Ticket,
+    },
+    Chunk {
+        artifact: u32,
+        offset: u64,
+        len: u32,
+        ticket: Ticket,
+    },
+}
+
+/// The serving side of a plane.
+#[derive(Clone)]
+pub struct Provider {
+    config: ProviderConfig,
+    offers: BTreeMap<(GroupId, ReplicaId), Offer>,
+    pending: BTreeMap<(GroupId, ReplicaId), Pending>,
+    reads: BTreeMap<u64, Purpose>,
+    hashes: Hashes,
+    token: u64,
+    ticks: u32,
+}
+
+impl Provider {
+    /// A provider without offers.
+    #[must_use]
+    pub fn new(config: ProviderConfig) -> Self {
+        Self {
+            config,
+            offers: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            hashes: Hashes::default(),
+            token: 0,
+            ticks: 0,
+        }
+    }
+
+    /// RequestStateTransfer. A ticket asks the owner to build an offer now or soon, and to call
+    /// [`Provider::offer`] or [`Provider::refuse`]; without one the request was answered, is
+    /// being worked on already, or is not to be answered.
+    pub fn on_request(
+        &mut self,
+        from: ReplicaId,
+        request: &RequestStateTransferHeader,
+        gate: &Gate,
+        out: &mut Vec<ProvideOutput>,
+    ) -> Option<Ticket> {
+        let (group, nonce) = (request.group(), request.nonce());
+        if from == self.config.replica || from.0 >= self.config.replica_count {
+            return None;
+        }
+        let ticket = Ticket {
+            group,
+            replica: from,
+            nonce,
+        };
+        let (view, commit_max) = (gate.view(), gate.commit_max());
+        if let Some(transient) = gate.refusal() {
+            self.send_refusal(&ticket, transient, ProviderView { view, commit_max }, out);
+            return None;
+        }
+        let key = (group, from);
+        if let Some(offer) = self
+            .offers
+            .get_mut(&key)
+            .filter(|offer| offer.nonce == nonce)
+        {
+            offer.idle = 0;
+            out.push(ProvideOutput::Send {
+                to: from,
+                message: offer.descriptor.clone(),
+            });
+            return None;
+        }
+        if self
+            .pending
+            .get(&key)
+            .is_some_and(|pending| pending.nonce == nonce)
+        {
+            return None;
+        }
+        self.offers.remove(&key);
+        self.pending.remove(&key);
+        let crowded = !self.admits(group);
+        if let Some(transient) = crowded.then_some(true).or_else(|| gate.build_refusal()) {
+            self.send_refusal(&ticket, transient, ProviderView { view, commit_max }, out);
+            return None;
+        }
+        let entries = Vec::new();
+        let pending = Pending {
+            nonce,
+            view,
+            commit_max,
+            spec: None,
+            entries,
+            hashed: 0,
+            ticks: 0,
+        };
+        self.pending.insert(key, pending);
+        Some(ticket)
+    }
+
+    /// The owner built the offer. Digests that are not known are computed first, which may take
+    /// reads; then the descriptor leaves.
+    pub fn offer(&mut self, ticket: Ticket, spec: OfferSpec, out: &mut Vec<ProvideOutput>) {
+        assert!(
+            spec.commit_op <= spec.commit_max,
+            "what is applied is known committed"
+        );
+        if let Some(pending) = self.pending_of(&ticket) {
+            (pending.view, pending.commit_max) = (spec.view, spec.commit_max);
+            pending.spec = Some(spec);
+            self.build(ticket, out);
+        }
+    }
+
+    /// The owner can not build the offer.
+    pub fn refuse(&mut self, ticket: &Ticket, transient: bool, out: &mut Vec<ProvideOutput>) {
+        if let Some(pending) = self.pending_of(ticket) {
+            let view = ProviderView {
+                view: pending.view,
+                commit_max: pending.commit_max,
+            };
+            self.pending.remove(&(ticket.group, ticket.replica));
+            self.send_refusal(ticket, transient, view, out);
+        }
+    }
+
+    /// RequestStateChunk.
+    pub fn on_chunk_request(
+        &mut self,
+        from: ReplicaId,
+        request: &RequestStateChunkHeader,
+        view: ProviderView,
+        out: &mut Vec<ProvideOutput>,
+    ) {
+        if from == self.config.replica || from.0 >= self.config.replica_count {
+            return;
+        }
+        let ticket = Ticket {
+            group: request.group(),
+            replica: from,
+            nonce: request.nonce(),
+        };
+        let (artifact, offset) = (request.artifact(), request.offset());
+        let most = self.config.limits.chunk_bytes;
+        let Some(offer) = self.offer_of(&ticket) else {
+            return self.send_refusal(&ticket, true, view, out);
+        };
+        match offer.plan(artifact, offset, request.length(), most) {
+            ChunkPlan::Outside => {}
+            ChunkPlan::Bytes(bytes) => {
+                let (len, bytes) = (bytes.len() as u64, bytes.to_vec());
+                offer.mark_served(artifact, offset, len);
+                self.send_chunk(&ticket, artifact, offset, &bytes, out);
+            }
+            ChunkPlan::Read {
+                kind,
+                frontier,
+                len,
+            } => {
+                offer.idle = 0;
+                // A request repeated while its bytes are being read is answered by that read.
+                if offer.reading == Some((artifact, offset)) {
+                    return;
+                }
+                offer.reading = Some((artifact, offset));
+                let purpose = Purpose::Chunk {
+                    artifact,
+                    offset,
+                    len,
+                    ticket,
+                };
+                self.read((ticket.group, kind, frontier), offset, len, purpose, out);
+            }
+        }
+    }
+
+    /// The answer to a [`ProvideOutput::Read`].
+    pub fn on_read(
+        &mut self,
+        token: u64,
+        result: Result<&[u8], ReadError>,
+        out: &mut Vec<ProvideOutput>,
+    ) {
+        let Some(purpose) = self.reads.remove(&token) else {
+            return;
+        };
+        let wanted = match purpose {
+            Purpose::Hash { len, .. } | Purpose::Chunk { len, .. } => len as usize,
+        };
+        let result = match result {
+            Ok(bytes) if bytes.len() != wanted => Err(ReadError::Changed),
+            other => other,
+        };
+        match (purpose, result) {
+            (
+                Purpose::Hash {
+                    key,
+                    memo,
+                    offset,
+                    len,
+                    ticket,
+                },
+                Ok(bytes),
+            ) => {
+                self.hashes.take(key, memo, offset, bytes);
+                if let Some(pending) = self.pending_of(&ticket) {
+                    pending.hashed = pending.hashed.saturating_add(u64::from(len));
+                    self.build(ticket, out);
+                }
+            }
+            (Purpose::Hash { key, ticket, .. }, Err(error)) => {
+                self.hashes.forget(key);
+                self.refuse(&ticket, error == ReadError::Changed, out);
+            }
+            (
+                Purpose::Chunk {
+                    artifact,
+                    offset,
+                    ticket,
+                    ..
+                },
+                Ok(bytes),
+            ) => {
+                let Some(offer) = self.offer_of(&ticket) else {
+                    return;
+                };
+                offer.reading = offer
+                    .reading
+                    .filter(|reading| *reading != (artifact, offset));
+                offer.mark_served(artifact, offset, bytes.len() as u64);
+                self.send_chunk(&ticket, artifact, offset, bytes, out);
+            }
+            (Purpose::Chunk { ticket, .. }, Err(error)) => {
+                let Some(offer) = self.offer_of(&ticket) else {
+                    return;
+                };
+                let view = ProviderView {
+                    view: offer.view,
+                    commit_max: offer.commit_max,
+                };
+                self.offers.remove(&(ticket.group, ticket.replica));
+                self.hashes.forget_group(ticket.group);
+                self.send_refusal(&ticket, error == ReadError::Changed, view, out);
+            }
+        }
+    }
+
+    /// One tick: offers nobody pulls from lapse, and requests that waited too long for theirs
+    /// are told to come back.
+    pub fn tick(&mut self, out: &mut Vec<ProvideOutput>) {
+        let ProvideLimits {
+            idle_ticks,
+            served_ticks,
+            build_ticks,
+            ..
+        } = self.config.limits;
+        self.offers.retain(|_, offer| {
+            offer.idle = offer.idle.saturating_add(1);
+            offer.idle
+                < if offer.finished {
+                    served_ticks
+                } else {
+                    idle_ticks
+                }
+        });
+        let mut late = Vec::new();
+        for ((group, replica), pending) in &mut self.pending {
+            pending.ticks = pending.ticks.saturating_add(1);
+            if pending.ticks >= build_ticks {
+                late.push(Ticket {
+                    group: *group,
+                    replica: *replica,
+                    nonce: pending.nonce,
+                });
+            }
+        }
+        for ticket in late {
+            self.refuse(&ticket, true, out);
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(SWEEP_TICKS) {
+            self.hashes.sweep(SWEEPS_KEPT);
+        }
+    }
+
+    /// The bytes of a group changed or went: purge, truncation, retention, deletion. Offers are
+    /// dropped without a word; the next chunk request is told.
+    pub fn forget(&mut self, group: GroupId) {
+        self.withdraw(group);
+        self.hashes.forget_group(group);
+    }
+
+    /// The replica stopped being primary of a group: no more offers, but its bytes are what they
+    /// were.
+    pub fn withdraw(&mut self, group: GroupId) {
+        self.offers.retain(|(of, _), _| *of != group);
+        self.pending.retain(|(of, _), _| *of != group);
+    }
+
+    /// Groups that are being served.
+    #[must_use]
+    pub fn groups_served(&self) -> BTreeSet<GroupId> {
+        self.offers
+            .keys()
+            .chain(self.pending.keys())
+            .map(|(group, _)| *group)
+            .collect()
+    }
+
+    /// Asserts what holds between any two calls.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn check_invariants(&self) {
+        let served = self.groups_served();
+        let served_max = self.config.limits.groups_served_max.max(1) as usize;
+        assert!(
+            served.len() <= served_max,
+            "no more groups are served than admitted"
+        );
+        for (key, offer) in &self.offers {
+            assert!(
+                !self.pending.contains_key(key),
+                "a replica has one offer or none"
+            );
+            assert!(
+                key.1 != self.config.replica,
+                "a replica does not serve itself"
+            );
+            assert!(!offer.artifacts.is_empty(), "an offer offers something");
+        }
+    }
+
+    fn admits(&self, group: GroupId) -> bool {
+        let served = self.groups_served();
+        let room = served.len() < self.config.limits.groups_served_max.max(1) as usize;
+        served.contains(&group) || room
+    }
+
+    fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Pending> {
+        let pending = self.pending.get_mut(&(ticket.group, ticket.replica))?;
+        (pending.nonce == ticket.nonce).then_some(pending)
+    }
+
+    fn offer_of(&mut self, ticket: &Ticket) -> Option<&mut Offer> {
+        let offer = self.offers.get_mut(&(ticket.group, ticket.replica))?;
+        (offer.nonce == ticket.nonce).then_some(offer)
+    }
+
+    /// Goes through the artifacts until one needs bytes, then waits for them; at the end the
+    /// offer is made.
+    fn build(&mut self, ticket: Ticket, out: &mut Vec<ProvideOutput>) {
+        let ProvideLimits {
+            read_bytes,
+            hash_bytes_max,
+            ..
+        } = self.config.limits;
+        let Some(pending) = self.pending.get_mut(&(ticket.group, ticket.replica)) else {
+            return;
+        };
+        let Some(spec) = &pending.spec else { return };
+        while let Some(artifact) = spec.artifacts.get(pending.entries.len()) {
+            let (kind, frontier, len) = (artifact.kind, artifact.frontier, artifact.source.len());
+            let key = (ticket.group, kind, frontier);
+            let step = match artifact.source.checksum() {
+                Some(checksum) => Hashing::Done(checksum),
+                None => self.hashes.step(key, len, read_bytes),
+            };
+            match step {
+                Hashing::Done(checksum) => {
+                    pending.entries.push(ManifestEntry {
+                        kind,
+                        frontier,
+                        length: len,
+                        checksum,
+                    });
+                }
+                Hashing::Wants { .. } if pending.hashed >= hash_bytes_max => {
+                    return self.refuse(&ticket, true, out);
+                }
+                Hashing::Wants { memo, offset, len } => {
+                    let purpose = Purpose::Hash {
+                        key,
+                        memo,
+                        offset,
+                        len,
+                        ticket,
+                    };
+                    return self.read(key, offset, len, purpose, out);
+                }
+            }
+        }
+        self.make_offer(ticket, out);
+    }
+
+    fn make_offer(&mut self, ticket: Ticket, out: &mut Vec<ProvideOutput>) {
+        let key = (ticket.group, ticket.replica);
+        let Some(pending) = self.pending.get(&key) else {
+            return;
+        };
+        if !(1..=MANIFEST_ENTRIES_MAX).contains(&pending.entries.len()) {
+            return self.refuse(&ticket, false, out);
+        }
+        let manifest = Manifest::encode(&pending.entries);
+        let Some(Pending {
+            nonce,
+            spec: Some(spec),
+            ..
+        }) = self.pending.remove(&key)
+        else {
+            return;
+        };
+        let OfferSpec {
+            view,
+            commit_op,
+            commit_max,
+            artifacts,
+        } = spec;
+        let mut header = self.target_header(&ticket, ProviderView { view, commit_max });
+        header.set_offer();
+        header.set_commit_op(commit_op);
+        let descriptor = Message::sealed(header, &manifest);
+        out.push(ProvideOutput::Send {
+            to: ticket.replica,
+            message: descriptor.clone(),
+        });
+        let offer = Offer {
+            nonce,
+            view,
+            commit_max,
+            descriptor,
+            artifacts,
+            idle: 0,
+            finished: false,
+            reading: None,
+        };
+        self.offers.insert(key, offer);
+    }
+
+    fn read(
+        &mut self,
+        (group, kind, frontier): ArtifactKey,
+        offset: u64,
+        len: u32,
+        purpose: Purpose,
+        out: &mut Vec<ProvideOutput>,
+    ) {
+        self.token += 1;
+        self.reads.insert(self.token, purpose);
+        let token = self.token;
+        out.push(ProvideOutput::Read {
+            token,
+            group,
+            kind,
+            frontier,
+            offset,
+            len,
+        });
+    }
+}
