@@ -1,0 +1,328 @@
+//! One partition group: its replica, its files, its repair and its clients, composed.
+//!
+//! Every entry point works the same way: the input goes to the machine it is for, then
+//! [`Group::settle`] follows the consequences to their end. vsr's outputs become disk requests
+//! and frames, committed operations are applied, repair looks again, flushes start. No machine
+//! calls another; what one says to the next passes through here.
+
+mod commit;
+mod frames;
+mod install;
+mod maintenance;
+mod open;
+mod persist;
+mod polls;
+mod purge;
+mod repairs;
+mod requests;
+mod storage;
+mod transfer_in;
+mod transfer_out;
+
+use biplane_journal::{LoadedSuperblock, SuperblockFile};
+use biplane_repair::Requester;
+use biplane_state_transfer::Puller;
+use biplane_vsr as vsr;
+use biplane_wire::{PartitionKey, ReplicaId};
+
+use crate::context::{Context, Queues};
+use crate::flush::Flusher;
+use crate::group::persist::LogGlue;
+use crate::group::polls::Polls;
+use crate::group::purge::Purge;
+use crate::group::requests::Clients;
+use crate::group::storage::OffsetWriter;
+use crate::group::transfer_in::TransferIn;
+use crate::io::{GroupSpec, Output, RoleChange};
+use crate::log_state::LogState;
+use crate::paths::Paths;
+use crate::reply::Origin;
+use crate::segments::Segments;
+use crate::stats::{GroupStatus, PartitionStats};
+
+/// Ticks for which the repair side looks at a replica that has just become Normal, idle or not.
+const OBSERVED_TICKS: u64 = 2;
+
+/// A running group.
+pub(crate) struct Group {
+    pub(crate) spec: GroupSpec,
+    key: PartitionKey,
+    paths: Paths,
+    queues: Queues,
+    replica: vsr::Replica,
+    state: LogState,
+    segments: Segments,
+    flusher: Flusher,
+    offset_writer: OffsetWriter,
+    superblock: SuperblockFile,
+    log: LogGlue,
+    requester: Requester,
+    puller: Puller,
+    transfer: TransferIn,
+    purge: Purge,
+    clients: Clients,
+    polls: Polls,
+    /// Lower bound of the next offset that survives an empty partition (chapter 06 section 16.3).
+    frontier: u64,
+    /// Bytes of the resident prepares.
+    resident_bytes: usize,
+    /// Bytes of the batches not on disk yet.
+    unflushed_bytes: u64,
+    /// Tick since which a committed batch waits for its flush.
+    unflushed_since: Option<u64>,
+    /// Tick of the next retention pass.
+    retention_at: u64,
+    /// Tick since which live batches are refused for their offsets.
+    refusing_since: Option<u64>,
+    /// Whether the replica is in status Normal, and since which tick.
+    settled_since: Option<u64>,
+    stats: PartitionStats,
+}
+
+impl Group {
+    /// Follows the consequences of an input until nothing more happens.
+    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
+        loop {
+            self.translate(context);
+            self.walk_commits(context);
+            let mut out = std::mem::take(&mut context.scratch.vsr);
+            let promoted = self.replica.promote(&mut self.state, &mut out);
+            context.scratch.vsr = out;
+            if !promoted && context.scratch.vsr.is_empty() {
+                break;
+            }
+        }
+        self.advance_repair(context);
+        self.maintain(context);
+    }
+
+    /// Turns vsr's outputs into effects of the plane.
+    fn translate(&mut self, context: &mut Context<'_>) {
+        while !context.scratch.vsr.is_empty() {
+            let mut outputs = std::mem::take(&mut context.scratch.vsr);
+            for output in outputs.drain(..) {
+                self.translate_one(output, context);
+            }
+            // Handing an append to the log may have made the replica speak again.
+            if context.scratch.vsr.is_empty() {
+                context.scratch.vsr = outputs;
+                return;
+            }
+        }
+    }
+
+    fn translate_one(&mut self, output: vsr::Output, context: &mut Context<'_>) {
+        match output {
+            vsr::Output::Send { to, message } => context.send(to, message),
+            vsr::Output::Append { prepare } => self.append(prepare, context),
+            vsr::Output::Truncate { from } => self.truncate_log(from, context),
+            vsr::Output::PersistView {
+                view,
+                log_view,
+                commit_max,
+            } => {
+                self.persist_view(view, log_view, commit_max, context);
+            }
+            vsr::Output::Promoted { .. } => {}
+            vsr::Output::Denied {
+                token,
+                request,
+                code,
+                ..
+            } => {
+                self.denied(token, &request, code, context);
+            }
+            vsr::Output::Canceled { token, .. } => self.canceled(token, context),
+            vsr::Output::Transfer(notice) => self.on_transfer_notice(notice, context),
+            vsr::Output::Role(role) => self.on_role(role, context),
+            vsr::Output::Halt(reason) => {
+                let (group, reason) = (self.spec.group, format!("{reason:?}"));
+                context.out.push(Output::Halt { group, reason });
+            }
+        }
+    }
+
+    /// Hands the replica an input; [`Group::settle`] follows.
+    fn step_replica(&mut self, input: vsr::Input, context: &mut Context<'_>) {
+        self.replica
+            .step(input, &mut self.state, &mut context.scratch.vsr);
+    }
+
+    fn on_role(&mut self, role: vsr::RoleChange, context: &mut Context<'_>) {
+        self.settled_since = match role {
+            vsr::RoleChange::Primary { .. } | vsr::RoleChange::Backup { .. } => Some(context.now),
+            vsr::RoleChange::ViewChange { .. } | vsr::RoleChange::Recovering { .. } => None,
+        };
+        self.tell_role(context);
+    }
+
+    fn tell_role(&mut self, context: &mut Context<'_>) {
+        let is_primary = self.replica.is_primary();
+        if !is_primary {
+            self.state.dedup.forget_in_flight();
+            self.state.offsets.forget_promises();
+            self.clients.forget_auto_commits();
+            context.provider.withdraw(self.spec.group);
+        }
+        self.refusing_since = None;
+        self.state.refused_stamp = None;
+        context.out.push(Output::Role(RoleChange {
+            group: self.spec.group,
+            view: self.replica.view(),
+            primary: self.replica.primary(),
+            is_primary,
+        }));
+    }
+
+    /// Ten milliseconds passed.
+    pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
+        let wall_micros = context.wall_micros;
+        self.step_replica(vsr::Input::Tick { wall_micros }, context);
+        if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
+            return;
+        }
+        self.tick_files(context);
+        self.tick_purge(context);
+        self.tick_polls(context);
+        self.tick_repair(context);
+        self.tick_transfer(context);
+        self.tick_refusals(context);
+        self.tick_retention(context);
+        self.settle(context);
+    }
+
+    /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
+    /// idle groups share one processor.
+    fn is_quiet(&self, now: u64) -> bool {
+        let applied = self.replica.commit_min();
+        self.settled_since.is_some_and(|since| now > since + OBSERVED_TICKS)
+            && applied == self.replica.commit_max()
+            && applied == self.replica.op_head()
+            && self.unflushed_since.is_none()
+            && self.state.refused_stamp.is_none()
+            && now < self.retention_at
+            && !self.purge.is_wanted()
+            && !self.requester.has_session()
+            && !self.transfer.is_busy(&self.puller)
+            && self.polls.is_idle()
+            && !self.state.offsets.is_dirty()
+            && self.superblock.failures() == 0
+    }
+
+    /// The connection to a peer came or went.
+    pub(crate) fn peer(&mut self, replica: ReplicaId, connected: bool, context: &mut Context<'_>) {
+        if !connected {
+            self.requester.on_peer_lost(replica);
+        }
+        self.step_replica(vsr::Input::Peer { replica, connected }, context);
+        self.settle(context);
+    }
+
+    pub(crate) fn origin(&self, context: &Context<'_>) -> Origin {
+        Origin {
+            cluster: context.node.identity.cluster,
+            view: self.replica.view(),
+            replica: context.node.identity.replica,
+            commit_max: self.replica.commit_max(),
+        }
+    }
+
+    pub(crate) fn queues(&self) -> Queues {
+        self.queues
+    }
+
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    pub(crate) fn replica(&self) -> &vsr::Replica {
+        &self.replica
+    }
+
+    pub(crate) fn state(&self) -> &LogState {
+        &self.state
+    }
+
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Whether every committed batch and every stored position has reached its file.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.segments.next_offset() >= self.state.committed_next
+            && !self.state.offsets.is_dirty()
+            && self.offset_writer.is_idle()
+    }
+
+    /// The views this node promised for the group, for the folder that comes after this one.
+    pub(crate) fn promises(&self) -> LoadedSuperblock {
+        LoadedSuperblock {
+            record: self.superblock.newest().copied(),
+            sequence: 0,
+        }
+    }
+
+    /// Metadata changed options, purge generation or deletion watermark.
+    pub(crate) fn update(&mut self, spec: GroupSpec, context: &mut Context<'_>) {
+        self.want_purge(spec.purge_generation, context.now);
+        self.segments.set_segment_size(spec.options.segment_size);
+        self.spec = spec;
+        self.apply_truncation(context);
+        self.settle(context);
+    }
+
+    pub(crate) fn stats(&self) -> PartitionStats {
+        PartitionStats {
+            segments_count: u32::try_from(self.segments.count()).unwrap_or(u32::MAX),
+            current_offset: self.state.committed().unwrap_or(0),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn status(&self) -> GroupStatus {
+        let status = self.replica.status();
+        GroupStatus {
+            view: status.view,
+            primary: status.primary,
+            is_primary: status.is_primary,
+            caught_up: self.replica.is_caught_up_primary(),
+            commit_min: status.commit_min,
+            commit_max: status.commit_max,
+            head: status.op_head,
+            transferring: status.transfer_stage != vsr::TransferStage::Idle,
+            next_offset: self.state.next_offset,
+            committed_next: self.state.committed_next,
+            flushed_next: self.segments.next_offset(),
+            purge_generation: self.purge.applied(),
+        }
+    }
+
+    /// What holds between any two steps.
+    pub(crate) fn check_invariants(&self) {
+        self.replica.check_invariants();
+        self.requester.check_invariants();
+        self.puller.check_invariants();
+        let state = &self.state;
+        assert!(
+            state.committed_next <= state.next_offset,
+            "visible messages were minted"
+        );
+        let mut last: Option<&crate::resident::Resident> = None;
+        for entry in &state.resident {
+            if let Some(last) = last {
+                assert!(last.op < entry.op, "resident operations ascend");
+                assert!(
+                    last.next_offset == entry.base_offset,
+                    "resident offsets are contiguous"
+                );
+            }
+            last = Some(entry);
+        }
+        let flushed = self.segments.next_offset();
+        let memory = state.oldest_resident();
+        assert!(
+            flushed >= state.committed_next || memory.is_some_and(|oldest| oldest <= flushed),
+            "what is not on disk is in memory"
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Which machine a peer's frame is for.
+
+use biplane_vsr as vsr;
+use biplane_wire::{ReplicaFrame, ReplicaId};
+
+use super::Group;
+use crate::context::Context;
+
+impl Group {
+    /// A frame of `from` for this group. One line per kind of frame.
+    pub(crate) fn frame(
+        &mut self,
+        from: ReplicaId,
+        frame: ReplicaFrame,
+        context: &mut Context<'_>,
+    ) {
+        match frame {
+            ReplicaFrame::Prepare(_)
+            | ReplicaFrame::PrepareOk(_)
+            | ReplicaFrame::Commit(_)
+            | ReplicaFrame::StartViewChange(_)
+            | ReplicaFrame::DoViewChange(_)
+            | ReplicaFrame::StartView(_)
+            | ReplicaFrame::RequestStartView(_) => {
+                self.step_replica(vsr::Input::Frame(frame), context);
+            }
+            ReplicaFrame::RequestPrepares(typed) => {
+                self.serve_repair(from, typed.header(), context);
+            }
+            ReplicaFrame::RepairPrepare(typed) => {
+                self.on_repair_prepare(typed.into_message(), context);
+            }
+            ReplicaFrame::RepairDone(typed) => self.on_repair_done(typed.header(), context),
+            ReplicaFrame::RangeEvicted(typed) => self.on_range_evicted(typed.header(), context),
+            ReplicaFrame::RequestStateTransfer(typed) => {
+                self.serve_transfer(from, typed.header(), context);
+            }
+            ReplicaFrame::RequestStateChunk(typed) => {
+                self.serve_chunk(from, typed.header(), context);
+            }
+            ReplicaFrame::StateTransferTarget(typed) => {
+                self.on_transfer_target(from, &typed, context);
+            }
+            ReplicaFrame::StateChunk(typed) => {
+                self.on_transfer_chunk(from, &typed, context);
+            }
+            ReplicaFrame::RoutedRequest(_)
+            | ReplicaFrame::ForwardRegister(_)
+            | ReplicaFrame::ForwardRegisterResult(_)
+            | ReplicaFrame::ForwardLogout(_)
+            | ReplicaFrame::ForwardLogoutResult(_) => {}
+        }
+        self.settle(context);
+    }
+}

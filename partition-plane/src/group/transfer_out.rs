@@ -1,0 +1,211 @@
+//! Serving a state transfer: what a group offers and the bytes of its segments (chapter 04
+//! sections 3.5, 3.6 and 4.4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use biplane_journal::{DiskError, DiskErrorKind, DiskOp, DiskReply};
+use biplane_state_transfer::{
+    self as transfer, ArtifactSource, ArtifactSpec, Checkpoint, ConsumerOffsets, DedupEntry, Flush,
+    Gate, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset,
+    artifact_kind,
+};
+use biplane_wire::{
+    Checksum, ClientId, Op, PrepareHeader, ReplicaId, RequestStateChunkHeader,
+    RequestStateTransferHeader,
+};
+
+use super::Group;
+use crate::context::Context;
+
+/// Reads of segments for peers: our token to the provider's.
+pub(crate) type ServedReads = BTreeMap<u64, u64>;
+
+/// Failures in a row after which a flush that an offer needs counts as failed.
+const FLUSH_FAILURES_MAX: u32 = 3;
+
+impl Group {
+    /// A peer asks for the whole state.
+    pub(super) fn serve_transfer(
+        &mut self,
+        from: ReplicaId,
+        request: &RequestStateTransferHeader,
+        context: &mut Context<'_>,
+    ) {
+        let gate = Gate::Partition(self.gate());
+        let mut out = Vec::new();
+        let ticket = context.provider.on_request(from, request, &gate, &mut out);
+        if let Some(ticket) = ticket {
+            match self.offer_spec() {
+                Some(spec) => context.provider.offer(ticket, spec, &mut out),
+                None => context.provider.refuse(&ticket, false, &mut out),
+            }
+        } else if self.segments.next_offset() < self.state.committed_next {
+            // An offer needs every committed message in a segment; the peer will ask again.
+            self.flusher.forced = true;
+        }
+        self.act_on_provider(out, context);
+    }
+
+    /// A peer asks for a piece of an offered artifact.
+    pub(super) fn serve_chunk(
+        &mut self,
+        from: ReplicaId,
+        request: &RequestStateChunkHeader,
+        context: &mut Context<'_>,
+    ) {
+        let view = ProviderView {
+            view: self.replica.view(),
+            commit_max: self.replica.commit_max(),
+        };
+        let mut out = Vec::new();
+        context
+            .provider
+            .on_chunk_request(from, request, view, &mut out);
+        self.act_on_provider(out, context);
+    }
+
+    fn gate(&self) -> PartitionGate {
+        let filled = self
+            .segments
+            .iter()
+            .filter(|segment| segment.size > 0)
+            .count();
+        let flush = if self.segments.next_offset() >= self.state.committed_next {
+            Flush::Clean
+        } else if self.flusher.failures() >= FLUSH_FAILURES_MAX {
+            Flush::Failed
+        } else {
+            Flush::Pending
+        };
+        PartitionGate {
+            view: self.replica.view(),
+            commit_max: self.replica.commit_max(),
+            caught_up_primary: self.replica.is_caught_up_primary(),
+            has_directory: true,
+            repairing: self.requester.has_session(),
+            purge_deferred: self.purge.is_wanted() || self.files_are_busy(),
+            // After a restart of all replicas nothing is committed yet in the new log, but what
+            // the segments hold is state that a replica without it must get.
+            frontier_installed: self.frontier > 0 || self.state.rewind_floor > 0,
+            segments: u32::try_from(filled).unwrap_or(u32::MAX),
+            next_offset: self.state.committed_next.max(self.frontier),
+            purge_generation: self.purge.applied(),
+            flush,
+        }
+    }
+
+    fn offer_spec(&self) -> Option<OfferSpec> {
+        let commit_op = self.replica.commit_min();
+        let stored = self.segments.iter().filter(|segment| segment.size > 0);
+        let mut artifacts: Vec<ArtifactSpec> = stored
+            .map(|segment| ArtifactSpec {
+                kind: artifact_kind::SEGMENT_LOG,
+                frontier: segment.start,
+                source: ArtifactSource::Stored {
+                    len: segment.size,
+                    checksum: None,
+                },
+            })
+            .collect();
+        let offsets = self.offsets_artifact(commit_op).encode().ok()?;
+        artifacts.push(ArtifactSpec {
+            kind: artifact_kind::CONSUMER_OFFSETS,
+            frontier: commit_op.0,
+            source: ArtifactSource::Memory {
+                bytes: Arc::from(offsets),
+                checksum: None,
+            },
+        });
+        Some(OfferSpec {
+            view: self.replica.view(),
+            commit_op,
+            commit_max: self.replica.commit_max(),
+            artifacts,
+        })
+    }
+
+    fn offsets_artifact(&self, commit_op: Op) -> ConsumerOffsets {
+        let stored = |rows: Vec<(u32, u64)>| {
+            rows.into_iter()
+                .map(|(id, offset)| StoredOffset { id, offset })
+                .collect()
+        };
+        let dedup = self
+            .state
+            .dedup
+            .entries()
+            .map(|(client, entry)| DedupEntry {
+                client: ClientId(client),
+                watermark: entry.watermark,
+                latest_commit: Op(entry.latest_commit),
+                user_id: entry.user_id,
+                committed_window: entry.window,
+            });
+        let checkpoint = match self.replica.log().get(commit_op) {
+            Some(prepare) => Checkpoint::Known {
+                checksum: prepare.header::<PrepareHeader>().frame.checksum(),
+                prepare: Some(prepare.clone()),
+            },
+            None if commit_op == Op::ZERO => Checkpoint::Known {
+                checksum: Checksum::ZERO,
+                prepare: None,
+            },
+            None => Checkpoint::Unknown,
+        };
+        ConsumerOffsets {
+            purge_generation: self.purge.applied(),
+            next_offset: self.state.committed_next.max(self.segments.next_offset()),
+            consumers: stored(self.state.offsets.consumers()),
+            groups: stored(self.state.offsets.groups()),
+            dedup: dedup.collect(),
+            checkpoint,
+        }
+    }
+
+    /// Effects of the provider that concern this group.
+    pub(crate) fn act_on_provider(
+        &mut self,
+        outputs: Vec<ProvideOutput>,
+        context: &mut Context<'_>,
+    ) {
+        for output in outputs {
+            match output {
+                ProvideOutput::Send { to, message } => context.send(to, message),
+                ProvideOutput::Read {
+                    token,
+                    frontier,
+                    offset,
+                    len,
+                    ..
+                } => {
+                    let path = self.paths.log(frontier);
+                    let queue = self.queues.reads(token);
+                    let ours = context.submit(queue, DiskOp::Read { path, offset, len });
+                    self.transfer.served_reads.insert(ours, token);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_provider_read(
+        &mut self,
+        token: u64,
+        result: &Result<DiskReply, DiskError>,
+        context: &mut Context<'_>,
+    ) {
+        let Some(theirs) = self.transfer.served_reads.remove(&token) else {
+            return;
+        };
+        let bytes = match result {
+            Ok(DiskReply::Data(bytes)) => Ok(bytes.as_bytes()),
+            Ok(DiskReply::Done) => Err(ReadError::Failed),
+            Err(error) if error.kind == DiskErrorKind::NotFound => Err(ReadError::Changed),
+            Err(_) => Err(ReadError::Failed),
+        };
+        let mut out = Vec::new();
+        let provider: &mut transfer::Provider = context.provider;
+        provider.on_read(theirs, bytes, &mut out);
+        self.act_on_provider(out, context);
+    }
+}

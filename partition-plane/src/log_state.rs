@@ -1,0 +1,202 @@
+//! What a group's log means: which offset is minted or expected next, which messages are
+//! visible, which committed operations are still in memory (chapter 06 sections 3, 5, 6).
+//!
+//! This is the side of a group that vsr asks while it orders prepares: stamping on the primary,
+//! the checks of a backup, rewinding when a suffix is dropped. Every rule that moves the next
+//! offset is the same function on every replica, or a backup could never acknowledge again.
+
+use std::collections::VecDeque;
+
+use biplane_vsr as vsr;
+use biplane_wire::{
+    FrameBuffer, Header, Message, Op, Operation, PrepareHeader, RoutedRequestHeader,
+};
+
+use crate::admission;
+use crate::batch::{self, BatchHeader};
+use crate::consumer_offsets::ConsumerOffsets;
+use crate::dedup::Dedup;
+use crate::offset_request::OffsetRequest;
+use crate::poll::{Selection, Taken};
+use crate::resident::{MessageSource, Resident};
+
+/// Counters of one group's log, and its committed operations in memory.
+#[derive(Debug)]
+pub(crate) struct LogState {
+    /// Offset the next message gets, uncommitted ones included.
+    pub(crate) next_offset: u64,
+    /// Offset after the last committed message; 0 while the partition is empty.
+    pub(crate) committed_next: u64,
+    /// Below this a rewind never goes: recovered, installed or committed.
+    pub(crate) rewind_floor: u64,
+    /// Ops at or below this lost their effect to a purge.
+    pub(crate) purge_floor: Op,
+    /// Operations applied by a transfer or a purge before they are walked here.
+    pub(crate) installed: Op,
+    /// Whether a committed purge waits to be applied: nothing is acknowledged meanwhile.
+    pub(crate) purge_deferred: bool,
+    /// Whether acknowledging an operation promises that it is on disk.
+    pub(crate) persisted: bool,
+    /// A live batch was refused because its offset is not the one expected here.
+    pub(crate) refused_stamp: Option<StampRefusal>,
+    /// Applied operations that are kept in memory, ascending.
+    pub(crate) resident: VecDeque<Resident>,
+    /// Requests committed before, and those in flight.
+    pub(crate) dedup: Dedup,
+    /// Stored positions.
+    pub(crate) offsets: ConsumerOffsets,
+}
+
+/// A batch that does not continue this replica's offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StampRefusal {
+    /// Op of the prepare.
+    pub(crate) op: Op,
+    /// Offset the primary gave it.
+    pub(crate) base_offset: u64,
+    /// Offset expected here.
+    pub(crate) expected: u64,
+}
+
+impl LogState {
+    /// Offset of the last committed message.
+    pub(crate) fn committed(&self) -> Option<u64> {
+        self.committed_next.checked_sub(1)
+    }
+
+    /// Offset of the oldest committed message in memory.
+    pub(crate) fn oldest_resident(&self) -> Option<u64> {
+        self.resident
+            .iter()
+            .find(|entry| entry.count() > 0)
+            .map(|entry| entry.base_offset)
+    }
+
+    /// Whether the first batch of at least this broker time is in memory, if it exists at all:
+    /// an older one is in memory as well.
+    pub(crate) fn is_time_resident(&self, timestamp: u64) -> bool {
+        let oldest = self.resident.iter().find(|entry| entry.count() > 0);
+        oldest.is_some_and(|oldest| oldest.timestamp < timestamp)
+    }
+
+    /// Offers every batch in memory from where the selection looks.
+    pub(crate) fn select(&self, selection: &mut Selection) {
+        let first = match selection.looking_for() {
+            crate::poll::Start::Nothing => return,
+            crate::poll::Start::Offset(offset) => self
+                .resident
+                .partition_point(|entry| entry.next_offset <= offset),
+            crate::poll::Start::Timestamp(timestamp) => self
+                .resident
+                .partition_point(|entry| entry.timestamp < timestamp),
+        };
+        for entry in self
+            .resident
+            .range(first..)
+            .filter(|entry| entry.count() > 0)
+        {
+            let source = MessageSource(&entry.message);
+            if selection.offer(&entry.meta(), &source) == Taken::Done {
+                return;
+            }
+        }
+    }
+
+    fn accept_batch(
+        &mut self,
+        header: &PrepareHeader,
+        body: &[u8],
+        source: vsr::Source,
+    ) -> Result<(), &'static str> {
+        let stamped = match source {
+            // Its bytes were verified when it was accepted the first time.
+            vsr::Source::Restored => BatchHeader::read(body).ok_or("the batch is incomplete")?,
+            vsr::Source::Live | vsr::Source::Repair => {
+                batch::verify(body).map_err(|_| "the batch does not verify")?
+            }
+        };
+        let Some(next) = stamped.base_offset.checked_add(u64::from(stamped.count)) else {
+            return Err("the offsets of the batch overflow");
+        };
+        if source != vsr::Source::Live {
+            if header.op() <= self.purge_floor {
+                return Ok(());
+            }
+            self.next_offset = self.next_offset.max(next);
+            return Ok(());
+        }
+        if stamped.base_timestamp != header.timestamp() {
+            return Err("the batch is stamped with another time than its prepare");
+        }
+        if stamped.base_offset != self.next_offset {
+            self.refused_stamp = Some(StampRefusal {
+                op: header.op(),
+                base_offset: stamped.base_offset,
+                expected: self.next_offset,
+            });
+            return Err("the batch does not continue the offsets here");
+        }
+        self.next_offset = next;
+        Ok(())
+    }
+}
+
+impl vsr::Plane for LogState {
+    fn durability(&self, _prepare: &PrepareHeader) -> vsr::Durability {
+        // With a prepare log every operation goes through it: an acknowledgement covers the
+        // history below the op as well.
+        if self.persisted {
+            vsr::Durability::Disk
+        } else {
+            vsr::Durability::Memory
+        }
+    }
+
+    fn stamp(&mut self, header: &PrepareHeader, body: &mut [u8]) {
+        if header.operation() == Operation::SendMessages {
+            let meta = batch::stamp(body, self.next_offset, header.timestamp());
+            self.next_offset = meta.next_offset();
+        }
+    }
+
+    fn accept(&mut self, prepare: &Message, source: vsr::Source) -> Result<(), &'static str> {
+        let header = prepare.header::<PrepareHeader>();
+        match header.operation() {
+            Operation::SendMessages => self.accept_batch(header, prepare.body(), source),
+            Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset => {
+                let decoded = OffsetRequest::decode(header.operation(), prepare.body());
+                decoded
+                    .map(|_| ())
+                    .map_err(|_| "the offset request does not decode")
+            }
+            _ => Err("not an operation of a partition"),
+        }
+    }
+
+    fn truncated(&mut self, _from: Op, removed: &[Message]) {
+        let dropped = removed.iter().filter_map(|prepare| {
+            let header = prepare.header::<PrepareHeader>();
+            let is_batch = header.operation() == Operation::SendMessages;
+            let batch = is_batch
+                .then(|| BatchHeader::read(prepare.body()))
+                .flatten()?;
+            (header.op() > self.purge_floor).then_some(batch.base_offset)
+        });
+        if let Some(lowest) = dropped.min() {
+            let rewound = lowest.max(self.rewind_floor).max(self.committed_next);
+            self.next_offset = self.next_offset.min(rewound);
+        }
+    }
+
+    fn promote(&mut self, request: &FrameBuffer) -> vsr::Promotion {
+        let header = RoutedRequestHeader::over(request.header_bytes());
+        match admission::recheck(self, header, request.body()) {
+            Ok(()) => vsr::Promotion::Prepare,
+            Err(status) => vsr::Promotion::Deny(status),
+        }
+    }
+
+    fn may_acknowledge(&self) -> bool {
+        !self.purge_deferred
+    }
+}

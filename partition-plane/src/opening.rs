@@ -1,0 +1,199 @@
+//! From a folder as it was found to a running group: the disk work that comes first (chapter 06
+//! sections 2.2 and 16).
+//!
+//! Nothing of a group leaves the node before its folder, its first segment and its superblock
+//! are durable: a restart must be able to tell that it ran.
+
+use biplane_journal::{
+    Chunk, DiskCompletion, DiskError, DiskOp, DiskReply, LoadedSuperblock, SuperblockFile,
+    SuperblockRecord,
+};
+use biplane_wire::View;
+
+use crate::context::{Context, Queues};
+use crate::io::GroupSpec;
+use crate::paths::{CONSUMERS, GROUPS, Paths};
+use crate::purge_record;
+use crate::recovery::{Recovered, Verdict, incarnation_mark};
+use crate::script::{Progress, Script};
+use crate::segments::Segment;
+
+/// How the replica of an opened group starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// The partition is created right now.
+    Fresh,
+    /// It ran here before, or may have run elsewhere.
+    Used,
+}
+
+/// A group whose files are being brought in order.
+pub(crate) struct Opening {
+    pub(crate) spec: GroupSpec,
+    pub(crate) recovered: Recovered,
+    pub(crate) paths: Paths,
+    pub(crate) queues: Queues,
+    pub(crate) superblock: SuperblockFile,
+    pub(crate) begin: Begin,
+    script: Script,
+}
+
+impl Opening {
+    /// Starts the disk work for `spec`; `None` when the folder must not be touched.
+    pub(crate) fn start(
+        spec: GroupSpec,
+        mut recovered: Recovered,
+        queues: Queues,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let paths = Paths::new(spec.group.unpack()?);
+        let mut begin = Begin::Used;
+        let mut steps = std::mem::take(&mut recovered.repairs);
+        let old = recovered.superblock;
+        let parent = paths.parent();
+        match &recovered.verdict {
+            Verdict::Refused { .. } => return None,
+            Verdict::Absent | Verdict::Stale => {
+                if recovered.verdict == Verdict::Stale {
+                    let path = paths.dir().clone();
+                    steps.extend([
+                        DiskOp::RemoveTree { path },
+                        DiskOp::SyncDir { path: parent },
+                    ]);
+                }
+                if spec.is_new {
+                    begin = Begin::Fresh;
+                }
+            }
+            Verdict::Usable => {}
+            Verdict::SetAside { number, .. } => {
+                let (from, to) = (paths.dir().clone(), paths.fenced(*number));
+                steps.extend([
+                    DiskOp::Rename { from, to },
+                    DiskOp::SyncDir { path: parent },
+                ]);
+                // The new folder has no copies yet; the promises of the old one still hold.
+                recovered.superblock = LoadedSuperblock {
+                    record: None,
+                    sequence: 0,
+                };
+            }
+        }
+        steps.extend(folder_steps(&paths));
+        if recovered.verdict != Verdict::Usable {
+            recovered.applied_generation = spec.purge_generation;
+            steps.extend(generation_step(&paths, &spec));
+        }
+        if recovered.segments.is_empty() {
+            let start = recovered
+                .superblock
+                .record
+                .map_or(0, |record| record.offset_frontier);
+            steps.extend(segment_steps(&paths, start));
+            recovered.segments.push(Segment::empty(start));
+        }
+        let superblock =
+            SuperblockFile::open(paths.dir(), queues.superblock(), &recovered.superblock).ok()?;
+        recovered.superblock = old;
+        let script = Script::start(queues.files(), steps, context);
+        Some(Self {
+            spec,
+            recovered,
+            paths,
+            queues,
+            superblock,
+            begin,
+            script,
+        })
+    }
+
+    /// Retries what failed.
+    pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
+        self.script.tick(context);
+        self.superblock.tick(&mut context.scratch.disk);
+        context.pass_disk();
+    }
+
+    /// A completion of one of the group's queues; `true` when the group may be opened.
+    pub(crate) fn on_disk(&mut self, done: DiskCompletion, context: &mut Context<'_>) -> bool {
+        if done.queue == self.queues.superblock() {
+            let durable = self.superblock.complete(&done, &mut context.scratch.disk);
+            context.pass_disk();
+            return durable.is_some();
+        }
+        self.on_step(done.token, &done.result, context)
+    }
+
+    fn on_step(
+        &mut self,
+        token: u64,
+        result: &Result<DiskReply, DiskError>,
+        context: &mut Context<'_>,
+    ) -> bool {
+        match self.script.complete(token, result, context) {
+            Progress::NotMine | Progress::Running => false,
+            Progress::Retrying(error) => {
+                tracing::warn!(group = %self.spec.group, %error, "opening failed, will retry");
+                false
+            }
+            Progress::Done => self.write_superblock(context),
+        }
+    }
+
+    /// Leaves the durable trace, unless it is there; `true` when it is.
+    fn write_superblock(&mut self, context: &mut Context<'_>) -> bool {
+        if self.superblock.durable().is_some() {
+            return true;
+        }
+        let old = self.recovered.superblock.record;
+        let created = match self.begin {
+            Begin::Fresh => self.spec.created_view,
+            Begin::Used => View(0),
+        };
+        let record = SuperblockRecord {
+            view: old.map_or(created, |record| record.view),
+            log_view: old.map_or(created, |record| record.log_view),
+            checkpoint_checksum: incarnation_mark(self.spec.created_revision),
+            ..SuperblockRecord::fresh(context.node.identity.journal())
+        };
+        self.superblock.persist(record, &mut context.scratch.disk);
+        context.pass_disk();
+        false
+    }
+}
+
+fn folder_steps(paths: &Paths) -> Vec<DiskOp> {
+    let names = [CONSUMERS, GROUPS];
+    names
+        .map(|name| DiskOp::CreateDirs {
+            path: paths.file(name),
+        })
+        .into()
+}
+
+fn segment_steps(paths: &Paths, start: u64) -> Vec<DiskOp> {
+    let create = |path| DiskOp::Write {
+        path,
+        offset: 0,
+        data: Vec::new(),
+        sync: true,
+    };
+    let path = paths.dir().clone();
+    vec![
+        create(paths.log(start)),
+        create(paths.index(start)),
+        DiskOp::SyncDir { path },
+    ]
+}
+
+/// A partition that is created under a committed purge has nothing to purge: its record says so
+/// from the start, or a restart would purge what came since.
+fn generation_step(paths: &Paths, spec: &GroupSpec) -> Option<DiskOp> {
+    let bytes = purge_record::encode(spec.purge_generation, spec.created_revision);
+    let path = paths.file(purge_record::FILE_NAME);
+    let step = DiskOp::Replace {
+        path,
+        data: vec![Chunk::from(bytes.to_vec())],
+    };
+    (spec.purge_generation > 0).then_some(step)
+}

@@ -1,0 +1,480 @@
+//! Many groups behind one entry point.
+//!
+//! The plane routes: a frame by its group, a completion by its queue, a client by the group the
+//! driver resolved. What a group shares with its siblings (budgets, the serving side of state
+//! transfers, the clock) is lent to it for the step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use biplane_journal::{DiskCompletion, DiskView, QueueId};
+use biplane_repair as repair;
+use biplane_state_transfer as transfer;
+use biplane_vsr as vsr;
+use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId, RoutedRequestHeader};
+
+use crate::consumer_offsets::ConsumerKey;
+use crate::context::{self, Context, Node, Queues, Scratch};
+use crate::group::Group;
+use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
+use crate::limits::Limits;
+use crate::parking::{Parked, Parking};
+use crate::reconcile::Slot;
+use crate::recovery::{self, NodeIdentity};
+use crate::retention;
+use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
+use crate::{reply, status};
+
+/// Repair sessions of all groups at once, and how many may start in one tick.
+const REPAIRS_LIVE_MAX: u32 = 64;
+const REPAIRS_ARMED_MAX: u32 = 16;
+
+/// What a plane is made from.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This replica.
+    pub replica: ReplicaId,
+    /// Replicas in the roster.
+    pub replica_count: u8,
+    /// Bounds.
+    pub limits: Limits,
+    /// Timers of the consensus core, in ticks.
+    pub timers: vsr::Timers,
+    /// Probes of a restarted replica before it takes part in elections.
+    pub view_probe_attempts_max: u8,
+    /// For all jitter and nonces; another one at every boot.
+    pub seed: u64,
+}
+
+/// The partition plane of one node.
+pub struct PartitionPlane {
+    pub(crate) node: Node,
+    pub(crate) slots: BTreeMap<GroupId, Slot>,
+    pub(crate) owners: BTreeMap<Queues, GroupId>,
+    /// Disk requests without an answer, by group.
+    pub(crate) outstanding: BTreeMap<Queues, usize>,
+    /// Groups that end.
+    pub(crate) closing: BTreeSet<GroupId>,
+    /// Groups that asked to start over, and why.
+    pub(crate) resets: Vec<(GroupId, String)>,
+    pub(crate) parking: Parking,
+    pub(crate) next_slot: u64,
+    pub(crate) seed: u64,
+    disconnected: BTreeSet<ReplicaId>,
+    now: u64,
+    wall_micros: u64,
+    tokens: u64,
+    repairs: repair::Budget,
+    pulls: transfer::PullBudget,
+    provider: transfer::Provider,
+    scratch: Scratch,
+}
+
+impl PartitionPlane {
+    /// A plane without groups.
+    pub fn new(config: Config) -> Self {
+        let Config {
+            cluster,
+            replica,
+            replica_count,
+            limits,
+            timers,
+            ..
+        } = config;
+        let provide = transfer::ProvideLimits {
+            chunk_bytes: limits.transfer_chunk_bytes,
+            idle_ticks: limits.repair_retry_ticks.saturating_mul(10),
+            served_ticks: limits.repair_retry_ticks.saturating_mul(3),
+            build_ticks: limits.repair_retry_ticks.saturating_mul(3),
+            groups_served_max: u32::try_from(limits.transfers_served_max).unwrap_or(u32::MAX),
+            hash_bytes_max: limits.transfer_hash_bytes,
+            read_bytes: u32::try_from(limits.read_chunk_bytes).unwrap_or(u32::MAX),
+        };
+        let pulled = u32::try_from(limits.transfers_pulled_max).unwrap_or(u32::MAX);
+        let provider = transfer::ProviderConfig {
+            cluster,
+            replica,
+            replica_count,
+            limits: provide,
+        };
+        Self {
+            node: Node {
+                identity: NodeIdentity {
+                    cluster,
+                    replica,
+                    replica_count,
+                },
+                limits,
+                timers,
+                view_probe_attempts_max: config.view_probe_attempts_max,
+            },
+            slots: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
+            closing: BTreeSet::new(),
+            resets: Vec::new(),
+            parking: Parking::default(),
+            next_slot: 0,
+            seed: config.seed,
+            disconnected: BTreeSet::new(),
+            now: 0,
+            wall_micros: 0,
+            tokens: 0,
+            repairs: repair::Budget::new(REPAIRS_LIVE_MAX, REPAIRS_ARMED_MAX),
+            pulls: transfer::PullBudget::new(pulled),
+            provider: transfer::Provider::new(provider),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Who this node is, for [`recovery::recover`].
+    pub fn identity(&self) -> NodeIdentity {
+        self.node.identity
+    }
+
+    /// The bounds it runs with.
+    pub fn limits(&self) -> &Limits {
+        &self.node.limits
+    }
+
+    /// The only way in. One line per kind of input.
+    pub fn step(&mut self, input: Input, out: &mut Outputs) {
+        let from = out.len();
+        match input {
+            Input::Tick { wall_micros } => self.tick(wall_micros, out),
+            Input::Frame { from, frame } => self.frame(from, frame, out),
+            Input::Disk(done) => self.disk(done, out),
+            Input::Peer { replica, connected } => self.peer(replica, connected, out),
+            Input::OpenGroup { spec, recovered } => self.open(spec, *recovered, out),
+            Input::CloseGroup { group } => self.close(group, None, out),
+            Input::UpdateGroup(spec) => self.update(spec, out),
+            Input::Submit {
+                token,
+                group,
+                request,
+            } => self.submit(token, group, request, out),
+            Input::Poll {
+                token,
+                group,
+                query,
+            } => self.poll(token, group, query, out),
+            Input::GetOffset { token, group, key } => self.get_offset(token, group, key, out),
+            Input::ForgetOffset { group, key } => {
+                self.with_group(group, out, |group, context| {
+                    group.forget_offset(key, context)
+                });
+            }
+            Input::FlushAll => {
+                self.each_group(out, |group, context| group.flush_all(context));
+            }
+        }
+        let until = out.len();
+        self.count_requests(&out[from..until]);
+        self.settle_slots(out);
+        self.count_requests(&out[until..]);
+    }
+
+    /// Reads the partition's folder and opens the group: [`recovery::recover`] followed by
+    /// [`Input::OpenGroup`]. Blocks on the disk.
+    pub fn open_group(&mut self, spec: GroupSpec, view: &dyn DiskView, out: &mut Outputs) {
+        let recovered = recovery::recover(self.node.identity, &self.node.limits, &spec, view);
+        self.step(
+            Input::OpenGroup {
+                spec,
+                recovered: Box::new(recovered),
+            },
+            out,
+        );
+    }
+
+    /// Whether completions of `queue` belong to this plane.
+    pub fn owns(&self, queue: QueueId) -> bool {
+        context::is_ours(queue)
+    }
+
+    pub(crate) fn parts<'a>(
+        &'a mut self,
+        out: &'a mut Outputs,
+    ) -> (&'a mut BTreeMap<GroupId, Slot>, Context<'a>) {
+        let context = Context {
+            node: &self.node,
+            out,
+            now: self.now,
+            wall_micros: self.wall_micros,
+            tokens: &mut self.tokens,
+            repairs: &mut self.repairs,
+            pulls: &mut self.pulls,
+            provider: &mut self.provider,
+            resets: &mut self.resets,
+            scratch: &mut self.scratch,
+        };
+        (&mut self.slots, context)
+    }
+
+    fn with_group(
+        &mut self,
+        group: GroupId,
+        out: &mut Outputs,
+        action: impl FnOnce(&mut Group, &mut Context<'_>),
+    ) -> bool {
+        let (slots, mut context) = self.parts(out);
+        let Some(Slot::Running(group)) = slots.get_mut(&group) else {
+            return false;
+        };
+        action(group, &mut context);
+        true
+    }
+
+    pub(crate) fn each_group(
+        &mut self,
+        out: &mut Outputs,
+        mut action: impl FnMut(&mut Group, &mut Context<'_>),
+    ) {
+        let (slots, mut context) = self.parts(out);
+        for slot in slots.values_mut() {
+            if let Slot::Running(group) = slot {
+                action(group, &mut context);
+            }
+        }
+    }
+
+    fn tick(&mut self, wall_micros: u64, out: &mut Outputs) {
+        self.now += 1;
+        self.wall_micros = wall_micros;
+        self.repairs.begin_tick();
+        self.pulls.begin_tick();
+        self.tick_provider(out);
+        let (slots, mut context) = self.parts(out);
+        for slot in slots.values_mut() {
+            slot.tick(&mut context);
+        }
+        if self
+            .now
+            .is_multiple_of(self.node.limits.reconcile_ticks.max(1))
+        {
+            for (_, token, request) in self.parking.pass(&self.node.limits) {
+                refuse_without_group(token, &request, out);
+            }
+        }
+    }
+
+    fn tick_provider(&mut self, out: &mut Outputs) {
+        let mut effects = Vec::new();
+        self.provider.tick(&mut effects);
+        for effect in effects {
+            match effect {
+                transfer::ProvideOutput::Send { to, message } => {
+                    out.push(Output::Send { to, message });
+                }
+                transfer::ProvideOutput::Read { group, .. } => {
+                    self.with_group(group, out, |group, context| {
+                        group.act_on_provider(vec![effect], context);
+                    });
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, from: ReplicaId, frame: ReplicaFrame, out: &mut Outputs) {
+        let Some(group) = frame.route().filter(|group| group.unpack().is_some()) else {
+            return;
+        };
+        let (slots, mut context) = self.parts(out);
+        match slots.get_mut(&group) {
+            Some(Slot::Running(running)) => running.frame(from, frame, &mut context),
+            Some(Slot::Refused { .. }) => {}
+            Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
+                if matches!(frame, ReplicaFrame::Prepare(_)) {
+                    let parked = Parked::Frame { from, frame };
+                    // What does not fit is dropped; repair brings it later.
+                    let _ = self.parking.park(group, parked, &self.node.limits);
+                }
+            }
+        }
+    }
+
+    fn disk(&mut self, done: DiskCompletion, out: &mut Outputs) {
+        let Some(queues) = Queues::owner(done.queue) else {
+            return;
+        };
+        if let Some(count) = self.outstanding.get_mut(&queues) {
+            *count -= 1;
+            if *count == 0 {
+                self.outstanding.remove(&queues);
+            }
+        }
+        let Some(group) = self.owners.get(&queues).copied() else {
+            return;
+        };
+        self.slot_disk(group, queues, done, out);
+    }
+
+    fn peer(&mut self, replica: ReplicaId, connected: bool, out: &mut Outputs) {
+        match connected {
+            true => self.disconnected.remove(&replica),
+            false => self.disconnected.insert(replica),
+        };
+        self.each_group(out, |group, context| {
+            group.peer(replica, connected, context)
+        });
+    }
+
+    /// Tells a new group which peers are not there.
+    pub(crate) fn introduce_peers(&mut self, group: GroupId, out: &mut Outputs) {
+        for replica in self.disconnected.clone() {
+            self.with_group(group, out, |group, context| {
+                group.peer(replica, false, context)
+            });
+        }
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        token: u64,
+        group: GroupId,
+        request: FrameBuffer,
+        out: &mut Outputs,
+    ) {
+        let (slots, mut context) = self.parts(out);
+        match slots.get_mut(&group) {
+            Some(Slot::Running(running)) => running.submit(token, request, &mut context),
+            Some(Slot::Refused { .. }) => refuse_without_group(token, &request, out),
+            Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
+                let parked = Parked::Request {
+                    token,
+                    request,
+                    passes: 0,
+                };
+                let refused = self.parking.park(group, parked, &self.node.limits);
+                if let Err(Parked::Request { token, request, .. }) = refused {
+                    refuse_without_group(token, &request, out);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, token: u64, group: GroupId, query: PollQuery, out: &mut Outputs) {
+        if self.with_group(group, out, |group, context| {
+            group.poll(token, query, context)
+        }) {
+            return;
+        }
+        let partition = group.unpack().map_or(u32::MAX, |key| key.partition);
+        let reply = match query.primary_only {
+            true => PollReply::refused(status::NOT_ACCEPTED),
+            false => PollReply::empty(partition, 0),
+        };
+        out.push(Output::PollReply { token, reply });
+    }
+
+    fn get_offset(&mut self, token: u64, group: GroupId, key: ConsumerKey, out: &mut Outputs) {
+        let reply = match self.slots.get(&group) {
+            Some(Slot::Running(running)) => running.get_offset(key),
+            _ => OffsetReply {
+                status: 0,
+                body: None,
+            },
+        };
+        out.push(Output::OffsetReply { token, reply });
+    }
+
+    fn running(&self, group: GroupId) -> Option<&Group> {
+        match self.slots.get(&group) {
+            Some(Slot::Running(running)) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// The state of a group; `None` when it does not run here.
+    pub fn status(&self, group: GroupId) -> Option<GroupStatus> {
+        self.running(group).map(Group::status)
+    }
+
+    /// Statistics of a partition; `None` when it does not run here.
+    pub fn stats(&self, group: GroupId) -> Option<PartitionStats> {
+        self.running(group).map(Group::stats)
+    }
+
+    /// The consensus core of a group, for oracles and metrics.
+    pub fn replica(&self, group: GroupId) -> Option<&vsr::Replica> {
+        self.running(group).map(Group::replica)
+    }
+
+    /// Committed positions of a group, ascending.
+    pub fn stored_offsets(&self, group: GroupId) -> Vec<(ConsumerKey, u64)> {
+        self.running(group).map_or(Vec::new(), |running| {
+            running.state().offsets.committed_all()
+        })
+    }
+
+    /// Resolves a number of segments to delete into the offset up to which they go.
+    pub fn sealed_end(&self, group: GroupId, segments_count: u32) -> SealedEnd {
+        let Some(running) = self.running(group) else {
+            return SealedEnd::Unknown;
+        };
+        match retention::sealed_end(running.segments(), segments_count) {
+            Some(end) => SealedEnd::UpTo(end),
+            None if running.status().caught_up => SealedEnd::Nothing,
+            None => SealedEnd::Lagging,
+        }
+    }
+
+    /// Whether a consumer group has committed everything it was served here.
+    pub fn drained(&self, group: GroupId, consumer_group: u32) -> bool {
+        self.running(group)
+            .is_none_or(|running| running.is_drained(consumer_group))
+    }
+
+    /// Every group that runs here.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let running = |(group, slot): (&GroupId, &Slot)| match slot {
+            Slot::Running(_) => Some(*group),
+            _ => None,
+        };
+        self.slots.iter().filter_map(running)
+    }
+
+    /// Whether every committed message and position has reached its file.
+    pub fn is_flushed(&self) -> bool {
+        self.slots.values().all(|slot| match slot {
+            Slot::Running(group) => group.is_flushed(),
+            _ => true,
+        })
+    }
+
+    /// What holds between any two steps.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn check_invariants(&self) {
+        for (id, slot) in &self.slots {
+            if let Slot::Running(group) = slot {
+                assert!(group.spec.group == *id, "a group is filed under its id");
+                group.check_invariants();
+            }
+        }
+    }
+
+    fn count_requests(&mut self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Disk(request) = output
+                && let Some(queues) = Queues::owner(request.queue)
+            {
+                *self.outstanding.entry(queues).or_default() += 1;
+            }
+        }
+    }
+}
+
+pub(crate) fn refuse_without_group(token: u64, request: &FrameBuffer, out: &mut Outputs) {
+    let header = request.header::<RoutedRequestHeader>();
+    let status = status::NOT_ACCEPTED;
+    let message = reply::refused_without_group(header, status);
+    out.push(Output::Reply {
+        token,
+        status,
+        message,
+    });
+}

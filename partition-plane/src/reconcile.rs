@@ -1,0 +1,343 @@
+//! Committed topology against the groups that run here: open, bring up to date, close, open
+//! again under another incarnation (chapter 06 sections 2.2 and 2.4).
+//!
+//! A group that ends leaves requests at the disk behind. Its folder is moved or removed only
+//! after the last of them is answered: a late write must not land in the folder of the next
+//! incarnation.
+
+use biplane_journal::{DiskCompletion, DiskOp, LoadedSuperblock};
+use biplane_wire::GroupId;
+
+use crate::context::{Context, Queues};
+use crate::group::Group;
+use crate::io::{GroupSpec, Output, Outputs};
+use crate::opening::Opening;
+use crate::parking::Parked;
+use crate::paths::Paths;
+use crate::plane::{PartitionPlane, refuse_without_group};
+use crate::recovery::{Recovered, Verdict};
+use crate::script::{Progress, Script};
+
+/// A group in one of its phases.
+pub(crate) enum Slot {
+    /// Its files are being brought in order.
+    Opening(Box<Opening>),
+    /// It takes part.
+    Running(Box<Group>),
+    /// Its files cannot be used: requests are refused, files stay as they are.
+    Refused { spec: GroupSpec },
+    /// It ended; its folder is about to go.
+    Closing(Box<Closing>),
+}
+
+/// A group that ended.
+pub(crate) struct Closing {
+    queues: Queues,
+    paths: Paths,
+    /// What comes of the folder once the disk is quiet.
+    then: Then,
+    script: Option<Script>,
+}
+
+enum Then {
+    /// Remove the folder, then open what metadata names now, if anything.
+    Remove { next: Option<GroupSpec> },
+    /// Set the folder aside and open the same partition without data.
+    SetAside {
+        spec: GroupSpec,
+        number: u64,
+        reason: String,
+        promises: LoadedSuperblock,
+    },
+}
+
+impl Slot {
+    /// Ten milliseconds passed.
+    pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
+        match self {
+            Self::Running(group) => group.tick(context),
+            Self::Opening(opening) => opening.tick(context),
+            Self::Closing(closing) => {
+                if let Some(script) = &mut closing.script {
+                    script.tick(context);
+                }
+            }
+            Self::Refused { .. } => {}
+        }
+    }
+}
+
+impl PartitionPlane {
+    /// Metadata names a partition.
+    pub(crate) fn open(&mut self, spec: GroupSpec, recovered: Recovered, out: &mut Outputs) {
+        let group = spec.group;
+        if group.unpack().is_none() {
+            return;
+        }
+        let known = match self.slots.get_mut(&group) {
+            None => return self.begin_opening(spec, recovered, out),
+            Some(Slot::Closing(closing)) => {
+                // The folder that was read is the one that goes: the group starts without it.
+                closing.then = Then::Remove { next: Some(spec) };
+                return;
+            }
+            Some(Slot::Running(running)) => running.spec.created_revision,
+            Some(Slot::Opening(opening)) => opening.spec.created_revision,
+            Some(Slot::Refused { spec }) => spec.created_revision,
+        };
+        if known == spec.created_revision {
+            self.update(spec, out);
+        } else {
+            self.close(group, Some(spec), out);
+        }
+    }
+
+    fn begin_opening(&mut self, spec: GroupSpec, recovered: Recovered, out: &mut Outputs) {
+        let group = spec.group;
+        self.next_slot += 1;
+        let queues = Queues::of_slot(self.next_slot);
+        self.owners.insert(queues, group);
+        if let Some(reason) = recovered.refusal() {
+            let reason = reason.to_owned();
+            out.push(Output::Fenced { group, reason });
+        }
+        let (slots, mut context) = self.parts(out);
+        let slot = match Opening::start(spec.clone(), recovered, queues, &mut context) {
+            Some(opening) => Slot::Opening(Box::new(opening)),
+            None => Slot::Refused { spec },
+        };
+        let refused = matches!(slot, Slot::Refused { .. });
+        slots.insert(group, slot);
+        if refused {
+            self.owners.remove(&queues);
+            self.refuse_parked(group, out);
+        }
+    }
+
+    /// New options, purge generation or deletion watermark.
+    pub(crate) fn update(&mut self, spec: GroupSpec, out: &mut Outputs) {
+        let (slots, mut context) = self.parts(out);
+        match slots.get_mut(&spec.group) {
+            Some(Slot::Running(running)) => running.update(spec, &mut context),
+            Some(Slot::Opening(opening)) => opening.spec = spec,
+            Some(Slot::Refused { spec: known }) => *known = spec,
+            Some(Slot::Closing(closing)) => {
+                if let Then::SetAside { spec: known, .. } = &mut closing.then {
+                    *known = spec;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The partition is gone, or is another incarnation now.
+    pub(crate) fn close(&mut self, group: GroupId, next: Option<GroupSpec>, out: &mut Outputs) {
+        if next.is_none() {
+            self.refuse_parked(group, out);
+        }
+        let Some(slot) = self.slots.remove(&group) else {
+            return;
+        };
+        let then = Then::Remove { next };
+        let (queues, paths) = match slot {
+            Slot::Running(mut running) => {
+                let (_, mut context) = self.parts(out);
+                context.provider.forget(group);
+                running.refuse_all(&mut context);
+                (running.queues(), running.paths().clone())
+            }
+            Slot::Opening(opening) => (opening.queues, opening.paths),
+            Slot::Closing(mut closing) => {
+                closing.then = then;
+                self.slots.insert(group, Slot::Closing(closing));
+                return;
+            }
+            Slot::Refused { spec } => {
+                let Some(key) = spec.group.unpack() else {
+                    return;
+                };
+                self.next_slot += 1;
+                let queues = Queues::of_slot(self.next_slot);
+                self.owners.insert(queues, group);
+                (queues, Paths::new(key))
+            }
+        };
+        let closing = Closing {
+            queues,
+            paths,
+            then,
+            script: None,
+        };
+        self.closing.insert(group);
+        self.slots.insert(group, Slot::Closing(Box::new(closing)));
+    }
+
+    fn refuse_parked(&mut self, group: GroupId, out: &mut Outputs) {
+        for parked in self.parking.take(group) {
+            if let Parked::Request { token, request, .. } = parked {
+                refuse_without_group(token, &request, out);
+            }
+        }
+    }
+
+    /// A completion for the group that owns its queue.
+    pub(crate) fn slot_disk(
+        &mut self,
+        group: GroupId,
+        queues: Queues,
+        done: DiskCompletion,
+        out: &mut Outputs,
+    ) {
+        let (slots, mut context) = self.parts(out);
+        match slots.get_mut(&group) {
+            Some(Slot::Running(running)) if running.queues() == queues => {
+                running.on_disk(done, &mut context);
+            }
+            Some(Slot::Opening(opening)) if opening.queues == queues => {
+                let is_ready = opening.on_disk(done, &mut context);
+                if is_ready {
+                    self.run(group, out);
+                }
+            }
+            Some(Slot::Closing(closing)) if closing.queues == queues => {
+                let Some(script) = &mut closing.script else {
+                    return;
+                };
+                if script.complete(done.token, &done.result, &mut context) == Progress::Done {
+                    self.finish_closing(group, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The files are in order: the group takes part from here on.
+    fn run(&mut self, group: GroupId, out: &mut Outputs) {
+        let Some(Slot::Opening(opening)) = self.slots.remove(&group) else {
+            return;
+        };
+        let seed = self.seed;
+        let spec = opening.spec.clone();
+        let (slots, mut context) = self.parts(out);
+        match Group::open(*opening, seed, &mut context) {
+            Ok(running) => {
+                slots.insert(group, Slot::Running(Box::new(running)));
+            }
+            Err(reason) => {
+                slots.insert(group, Slot::Refused { spec });
+                out.push(Output::Fenced { group, reason });
+                return self.refuse_parked(group, out);
+            }
+        }
+        self.introduce_peers(group, out);
+        for parked in self.parking.take(group) {
+            match parked {
+                Parked::Request { token, request, .. } => self.submit(token, group, request, out),
+                Parked::Frame { from, frame } => {
+                    let (slots, mut context) = self.parts(out);
+                    if let Some(Slot::Running(running)) = slots.get_mut(&group) {
+                        running.frame(from, frame, &mut context);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves closing groups on whose disk requests are all answered, and takes groups down that
+    /// asked to start over.
+    pub(crate) fn settle_slots(&mut self, out: &mut Outputs) {
+        for (group, reason) in std::mem::take(&mut self.resets) {
+            self.reset(group, reason, out);
+        }
+        if self.closing.is_empty() {
+            return;
+        }
+        let quiet = |group: &GroupId| match self.slots.get(group) {
+            Some(Slot::Closing(closing)) => {
+                closing.script.is_none() && !self.outstanding.contains_key(&closing.queues)
+            }
+            _ => false,
+        };
+        let quiet: Vec<GroupId> = self.closing.iter().copied().filter(quiet).collect();
+        for group in quiet {
+            self.start_removal(group, out);
+        }
+    }
+
+    fn reset(&mut self, group: GroupId, reason: String, out: &mut Outputs) {
+        let Some(Slot::Running(mut running)) = self.slots.remove(&group) else {
+            return;
+        };
+        let (_, mut context) = self.parts(out);
+        context.provider.forget(group);
+        running.refuse_all(&mut context);
+        let number = context.wall_micros.max(context.now);
+        let promises = running.promises();
+        let (queues, paths) = (running.queues(), running.paths().clone());
+        let spec = GroupSpec {
+            is_new: false,
+            ..running.spec.clone()
+        };
+        let then = Then::SetAside {
+            spec,
+            number,
+            reason,
+            promises,
+        };
+        let closing = Closing {
+            queues,
+            paths,
+            then,
+            script: None,
+        };
+        self.closing.insert(group);
+        self.slots.insert(group, Slot::Closing(Box::new(closing)));
+    }
+
+    fn start_removal(&mut self, group: GroupId, out: &mut Outputs) {
+        let (slots, mut context) = self.parts(out);
+        let Some(Slot::Closing(closing)) = slots.get_mut(&group) else {
+            return;
+        };
+        match &closing.then {
+            Then::Remove { .. } => {
+                let path = closing.paths.dir().clone();
+                let parent = closing.paths.parent();
+                let steps = [
+                    DiskOp::RemoveTree { path },
+                    DiskOp::SyncDir { path: parent },
+                ];
+                let queue = closing.queues.files();
+                closing.script = Some(Script::start(queue, steps, &mut context));
+            }
+            Then::SetAside { .. } => self.finish_closing(group, out),
+        }
+    }
+
+    fn finish_closing(&mut self, group: GroupId, out: &mut Outputs) {
+        let Some(Slot::Closing(closing)) = self.slots.remove(&group) else {
+            return;
+        };
+        self.owners.remove(&closing.queues);
+        self.closing.remove(&group);
+        match closing.then {
+            Then::Remove { next: None } => {}
+            Then::Remove { next: Some(spec) } => {
+                self.begin_opening(spec, Recovered::bare(Verdict::Absent), out);
+            }
+            Then::SetAside {
+                spec,
+                number,
+                reason,
+                promises,
+            } => {
+                let verdict = Verdict::SetAside { number, reason };
+                let recovered = Recovered {
+                    superblock: promises,
+                    ..Recovered::bare(verdict)
+                };
+                self.begin_opening(spec, recovered, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Three replicas: replicate, fail over, rejoin by repair and by state transfer.
+
+mod support;
+
+use biplane_partition_plane::{ConsumerKey, Limits, TopicOptions};
+use support::world::World;
+use support::*;
+
+fn text(n: u64) -> Vec<u8> {
+    format!("message {n}").into_bytes()
+}
+
+fn world(count: usize) -> World {
+    World::new(count, Limits::tiny(), spec(TopicOptions::default()), 1)
+}
+
+fn expect(world: &mut World, at: usize, count: u64) {
+    let got = world.all_messages(at);
+    let offsets: Vec<u64> = got.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, (0..count).collect::<Vec<_>>(), "node {at}");
+    for (offset, payload) in got {
+        assert_eq!(payload, text(offset), "node {at} offset {offset}");
+    }
+}
+
+#[test]
+fn a_batch_reaches_every_replica() {
+    let mut world = world(3);
+    for n in 0..30 {
+        assert_eq!(world.send(&[text(n)]), n);
+    }
+    world.converge(50);
+    for at in 0..3 {
+        expect(&mut world, at, 30);
+    }
+    let log = |world: &World, at: usize| {
+        let path = "streams/1/topics/2/partitions/3/00000000000000000000.log";
+        world.nodes[at]
+            .disk
+            .get(&biplane_journal::DiskPath::new(path).unwrap())
+            .unwrap()
+    };
+    assert_eq!(log(&world, 0), log(&world, 1));
+    assert_eq!(log(&world, 0), log(&world, 2));
+}
+
+#[test]
+fn killed_primary_is_replaced_and_rejoins_by_repair() {
+    let mut world = world(3);
+    for n in 0..10 {
+        world.send(&[text(n)]);
+    }
+    let old = world.primary().unwrap();
+    world.crash(old, false);
+    for n in 10..14 {
+        assert_eq!(world.send(&[text(n)]), n);
+    }
+    assert_ne!(world.primary(), Some(old));
+    world.boot(old);
+    world.converge(600);
+    expect(&mut world, old, 14);
+    assert_eq!(world.send(&[text(14)]), 14);
+    world.converge(50);
+    expect(&mut world, old, 15);
+}
+
+#[test]
+fn restarted_backup_beyond_the_ring_is_brought_up_by_state_transfer() {
+    let mut world = world(3);
+    for n in 0..5 {
+        world.send(&[text(n)]);
+    }
+    world.converge(50);
+    let backup = (world.primary().unwrap() + 1) % 3;
+    world.crash(backup, false);
+    for n in 5..60 {
+        world.send(&[text(n)]);
+    }
+    world.boot(backup);
+    world.converge(2000);
+    expect(&mut world, backup, 60);
+    for n in 60..70 {
+        assert_eq!(world.send(&[text(n)]), n);
+    }
+    world.converge(50);
+    expect(&mut world, backup, 70);
+    assert!(world.fenced.is_empty(), "{:?}", world.fenced);
+}
+
+#[test]
+fn wiped_backup_is_filled_by_state_transfer() {
+    let options = TopicOptions {
+        segment_size: 1500,
+        ..TopicOptions::default()
+    };
+    let mut world = World::new(3, Limits::tiny(), spec(options), 1);
+    for n in 0..50 {
+        world.send(&[text(n)]);
+    }
+    let key = ConsumerKey::Consumer(3);
+    let at = world.primary().unwrap();
+    let token = world.submit(at, store_request(0x88, 1, key, 7));
+    world.tick(5);
+    assert_eq!(world.answers.remove(&token).unwrap().status(), 0);
+    let backup = (at + 2) % 3;
+    world.crash(backup, false);
+    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
+    world.boot(backup);
+    world.converge(2000);
+    expect(&mut world, backup, 50);
+    let plane = world.nodes[backup].plane.as_ref().unwrap();
+    assert_eq!(plane.stored_offsets(group()), [(key, 7)]);
+}
+
+#[test]
+fn everybody_restarts_and_goes_on_from_the_segments() {
+    let mut world = world(3);
+    for n in 0..20 {
+        world.send(&[text(n)]);
+    }
+    world.converge(50);
+    for at in 0..3 {
+        world.crash(at, false);
+    }
+    for at in 0..3 {
+        world.boot(at);
+    }
+    for n in 20..30 {
+        assert_eq!(world.send(&[text(n)]), n);
+    }
+    world.converge(600);
+    for at in 0..3 {
+        expect(&mut world, at, 30);
+    }
+}
+
+#[test]
+fn two_replicas_need_each_other() {
+    let mut world = world(2);
+    for n in 0..5 {
+        assert_eq!(world.send(&[text(n)]), n);
+    }
+    world.converge(50);
+    world.crash(1, false);
+    let token = world.submit(0, send_request(0x99, 1, &[text(5)]));
+    world.tick(20);
+    assert!(!world.answers.contains_key(&token));
+    world.boot(1);
+    world.converge(1000);
+    let count = world.all_messages(0).len() as u64;
+    expect(&mut world, 0, count);
+    expect(&mut world, 1, count);
+}
+
+/// Which of the replicas lose what was written and not synced.
+fn all_restart(lose: [bool; 3], order: [usize; 3]) {
+    let mut limits = Limits::tiny();
+    limits.flush_delay_ticks = 3;
+    let mut world = World::new(3, limits, spec(TopicOptions::default()), 1);
+    for n in 0..20 {
+        world.send(&[text(n)]);
+    }
+    for (at, lose) in lose.into_iter().enumerate() {
+        world.crash(at, lose);
+    }
+    for at in order {
+        world.boot(at);
+    }
+    let first = world.send(&[b"after".to_vec()]);
+    for n in 1..10 {
+        assert_eq!(world.send(&[b"after".to_vec()]), first + n);
+    }
+    world.converge(3000);
+    let all = world.all_messages(0);
+    assert_eq!(all.len() as u64, first + 10);
+    for (offset, payload) in &all[..first as usize] {
+        assert_eq!(*payload, text(*offset));
+    }
+    for at in 1..3 {
+        assert_eq!(world.all_messages(at), all);
+    }
+}
+
+#[test]
+fn restart_of_all_goes_on_whatever_each_replica_lost() {
+    for mask in 0..8 {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            println!("losing {mask:03b}, starting {order:?}");
+            all_restart([mask & 1 != 0, mask & 2 != 0, mask & 4 != 0], order);
+        }
+    }
+}
