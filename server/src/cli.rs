@@ -1,0 +1,85 @@
+//! Command line: what an operator can ask the binary to do.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Replicated message streaming, compatible with Apache Iggy clients and replicas.
+#[derive(Debug, Parser)]
+#[command(name = "biplane", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a whole cluster on this machine's loopback, for development
+    Dev(DevArgs),
+    /// Run one node
+    Serve(ServeArgs),
+}
+
+/// Arguments of `biplane dev`.
+#[derive(Debug, Clone, Args)]
+pub struct DevArgs {
+    /// How many replicas: 1, 3 or 5
+    #[arg(long, default_value_t = 3, value_parser = parse_nodes)]
+    pub nodes: u8,
+    /// Client port of the first node; replica ports start 1000 above
+    #[arg(long, default_value_t = 8090, value_parser = clap::value_parser!(u16).range(1024..=64_000))]
+    pub base_port: u16,
+    /// Folder for data and logs; created when missing, reused when present
+    #[arg(long, default_value = "./biplane-data")]
+    pub data: PathBuf,
+}
+
+/// Arguments of `biplane serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// This node's replica_id in [[cluster.nodes]]; mandatory when clustering is on
+    #[arg(long)]
+    pub replica_id: Option<u8>,
+    /// Configuration file
+    #[arg(long, env = "IGGY_CONFIG_PATH")]
+    pub config: Option<PathBuf>,
+    /// Data folder; wins over the `path` key
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Create the root user as iggy/iggy where IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are unset
+    #[arg(long)]
+    pub with_default_root_credentials: bool,
+    /// Print one JSON line to standard output at each change of role or view, and stop when
+    /// standard input closes; for supervisors
+    #[arg(long, hide = true)]
+    pub supervised: bool,
+}
+
+fn parse_nodes(text: &str) -> Result<u8, String> {
+    match text {
+        "1" => Ok(1),
+        "3" => Ok(3),
+        "5" => Ok(5),
+        other => Err(format!("{other} is not possible: a cluster has 1, 3 or 5 nodes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_even_cluster_is_refused_with_a_reason() {
+        let error = Cli::try_parse_from(["biplane", "dev", "--nodes", "2"]).unwrap_err();
+        assert!(error.to_string().contains("1, 3 or 5"), "{error}");
+    }
+}

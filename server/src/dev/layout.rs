@@ -1,0 +1,254 @@
+//! Where a development cluster lives: its folder, its ports, and the configuration file that all
+//! of its nodes share.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use crate::cli::DevArgs;
+
+/// Distance between a node's client port and its replica port.
+const REPLICA_PORT_DISTANCE: u16 = 1000;
+
+/// Why a development cluster cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The folder cannot be created or written.
+    #[error("the data folder {} cannot be used: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Another process runs on the folder.
+    #[error("the data folder {} is in use by another `biplane dev`", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder belongs to a cluster of another size.
+    #[error(
+        "the data folder {} holds a cluster of {found} nodes and {wanted} were asked for; use \
+         --nodes {found}, another --data folder, or remove the folder",
+        path.display()
+    )]
+    OtherSize {
+        /// The folder.
+        path: PathBuf,
+        /// Nodes in the folder.
+        found: u8,
+        /// Nodes asked for.
+        wanted: u8,
+    },
+    /// A port is taken.
+    #[error(
+        "port {port} ({purpose} of node {node}) is taken: {source}; stop what listens there or \
+         choose another --base-port"
+    )]
+    PortTaken {
+        /// The port.
+        port: u16,
+        /// What it is for.
+        purpose: &'static str,
+        /// Replica id.
+        node: u8,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// A checked and locked folder with its configuration file.
+#[derive(Debug)]
+pub struct Layout {
+    /// Absolute folder.
+    pub folder: PathBuf,
+    /// The file every node reads.
+    pub config: PathBuf,
+    /// Nodes.
+    pub nodes: u8,
+    base_port: u16,
+    /// Held for as long as the cluster runs.
+    _lock: File,
+}
+
+impl Layout {
+    /// Checks folder and ports and writes the configuration file.
+    ///
+    /// # Errors
+    /// [`LayoutError`] with a sentence for the operator.
+    pub fn prepare(args: &DevArgs) -> Result<Self, LayoutError> {
+        let unusable =
+            |source| LayoutError::Folder { path: args.data.clone(), source };
+        fs::create_dir_all(&args.data).map_err(unusable)?;
+        let folder = fs::canonicalize(&args.data).map_err(unusable)?;
+        let lock = lock(&folder)?;
+        check_size(&folder, args.nodes)?;
+        let layout = Self {
+            config: folder.join("cluster.toml"),
+            folder,
+            nodes: args.nodes,
+            base_port: args.base_port,
+            _lock: lock,
+        };
+        layout.check_ports()?;
+        let mut file = File::create(&layout.config).map_err(unusable)?;
+        file.write_all(layout.config_text().as_bytes()).map_err(unusable)?;
+        Ok(layout)
+    }
+
+    /// Client address of `node`.
+    pub fn client_address(&self, node: u8) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base_port + u16::from(node)).into()
+    }
+
+    /// Replica address of `node`.
+    pub fn replica_address(&self, node: u8) -> SocketAddr {
+        let port = self.base_port + REPLICA_PORT_DISTANCE + u16::from(node);
+        (Ipv4Addr::LOCALHOST, port).into()
+    }
+
+    /// Data folder of `node`.
+    pub fn node_folder(&self, node: u8) -> PathBuf {
+        self.folder.join(format!("node-{node}"))
+    }
+
+    /// Log file of `node`.
+    pub fn log_file(&self, node: u8) -> PathBuf {
+        self.folder.join(format!("node-{node}.log"))
+    }
+
+    fn check_ports(&self) -> Result<(), LayoutError> {
+        for node in 0..self.nodes {
+            let wanted = [
+                ("client port", self.client_address(node)),
+                ("replica port", self.replica_address(node)),
+            ];
+            for (purpose, address) in wanted {
+                // The probe is closed at once; the node itself binds again a moment later.
+                TcpListener::bind(address).map_err(|source| LayoutError::PortTaken {
+                    port: address.port(),
+                    purpose,
+                    node,
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn config_text(&self) -> String {
+        let mut text = String::from(
+            "# Written by `biplane dev` at each start; edits are lost.\n\
+             # One node of it runs alone with: biplane serve --config FILE --replica-id N --data DIR\n",
+        );
+        let enabled = self.nodes > 1;
+        let _ = write!(
+            text,
+            "[tcp]\naddress = \"{}\"\n\n[cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n",
+            self.client_address(0)
+        );
+        for node in 0..self.nodes {
+            let _ = write!(
+                text,
+                "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
+                 replica_id = {node}\nports = {{ tcp = {}, tcp_replica = {} }}\n",
+                self.client_address(node).port(),
+                self.replica_address(node).port(),
+            );
+        }
+        text
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, LayoutError> {
+    let unusable = |source| LayoutError::Folder { path: folder.to_owned(), source };
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join("lock"))
+        .map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(LayoutError::InUse { path: folder.to_owned() }),
+        Err(fs::TryLockError::Error(source)) => Err(unusable(source)),
+    }
+}
+
+/// Data written by a cluster of another size can never be opened again by this one (the superblock
+/// names the replica count), so say it before any node does.
+fn check_size(folder: &Path, wanted: u8) -> Result<(), LayoutError> {
+    let found = (0..=u8::MAX)
+        .take_while(|node| folder.join(format!("node-{node}")).is_dir())
+        .count();
+    let found = u8::try_from(found).unwrap_or(u8::MAX);
+    if found != 0 && found != wanted {
+        return Err(LayoutError::OtherSize { path: folder.to_owned(), found, wanted });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Identity};
+
+    fn args(folder: &Path, nodes: u8, base_port: u16) -> DevArgs {
+        DevArgs { nodes, base_port, data: folder.to_owned() }
+    }
+
+    fn free_base_port() -> u16 {
+        let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = probe.local_addr().unwrap().port();
+        if port > 60_000 { port - 20_000 } else { port.max(1024) }
+    }
+
+    #[test]
+    fn the_written_file_is_a_valid_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        for nodes in [1, 3, 5] {
+            let path = folder.path().join(nodes.to_string());
+            let layout = Layout::prepare(&args(&path, nodes, free_base_port())).unwrap();
+            let config = Config::load(&layout.config).unwrap();
+            let id = (nodes > 1).then_some(0);
+            let identity = Identity::new(&config, id).unwrap();
+            assert_eq!(identity.replica_count(), nodes);
+            assert_eq!(identity.client_listen_address(&config).unwrap(), layout.client_address(0));
+        }
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_its_purpose() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = free_base_port();
+        let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1)).unwrap();
+        let error = Layout::prepare(&args(folder.path(), 3, base)).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {} (client port of node 1)", base + 1)), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_another_size_or_in_use_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for node in 0..3 {
+            fs::create_dir(folder.path().join(format!("node-{node}"))).unwrap();
+        }
+        let error = Layout::prepare(&args(folder.path(), 5, free_base_port())).unwrap_err();
+        assert!(error.to_string().contains("--nodes 3"), "{error}");
+        let held = Layout::prepare(&args(folder.path(), 3, free_base_port())).unwrap();
+        let error = Layout::prepare(&args(folder.path(), 3, free_base_port())).unwrap_err();
+        assert!(matches!(error, LayoutError::InUse { .. }), "{error}");
+        drop(held);
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, b"x").unwrap();
+        let error = Layout::prepare(&args(&file, 3, free_base_port())).unwrap_err();
+        assert!(error.to_string().contains("cannot be used"), "{error}");
+    }
+}

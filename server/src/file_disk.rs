@@ -1,0 +1,206 @@
+//! The disk of a real node: requests of the planes executed on files by a few threads.
+//!
+//! Each queue belongs to one thread, so requests of a queue run in order; different queues run side
+//! by side. Completions go to one channel that never refuses: a lost completion would be a lost
+//! promise.
+
+mod execute;
+mod handles;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use biplane_journal::{
+    DirEntry, DiskCompletion, DiskError, DiskErrorKind, DiskPath, DiskRequest, DiskVerb, DiskView,
+};
+use crossbeam::channel;
+
+use crate::mailbox::Post;
+use execute::Worker;
+
+/// The data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// It cannot be created or written.
+    #[error("the data folder {} cannot be used: {source}", path.display())]
+    Unusable {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("the data folder {} is in use by another process", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// The data folder, held exclusively for as long as this value lives.
+#[derive(Debug)]
+pub struct DataFolder {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl DataFolder {
+    /// Creates the folder when it is missing and takes it for this process alone.
+    ///
+    /// # Errors
+    /// [`FolderError`] with a sentence for the operator.
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
+        let unusable = |source| FolderError::Unusable { path: root.to_owned(), source };
+        fs::create_dir_all(root).map_err(unusable)?;
+        let root = fs::canonicalize(root).map_err(unusable)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(root.join("biplane.lock"))
+            .map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root, _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse { path: root }),
+            Err(fs::TryLockError::Error(source)) => Err(unusable(source)),
+        }
+    }
+
+    /// Absolute path.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Blocking reads, for opening.
+    pub fn view(&self) -> FileView {
+        FileView { root: self.root.clone() }
+    }
+}
+
+/// The threads.
+#[derive(Debug)]
+pub struct FileDisk {
+    workers: Vec<channel::Sender<DiskRequest>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl FileDisk {
+    /// Starts `threads` threads on `folder`; every request's completion goes to `completions`.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start(
+        folder: &DataFolder,
+        threads: usize,
+        completions: &Post<DiskCompletion>,
+    ) -> io::Result<Self> {
+        let generation = Arc::new(AtomicU64::new(0));
+        let mut disk = Self { workers: Vec::new(), threads: Vec::new() };
+        for index in 0..threads.max(1) {
+            let (sender, requests) = channel::unbounded::<DiskRequest>();
+            let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation));
+            let completions = completions.clone();
+            let thread = thread::Builder::new().name(format!("disk-{index}")).spawn(move || {
+                for request in requests {
+                    let DiskRequest { queue, token, op } = request;
+                    let result = worker.execute(op);
+                    // The node is gone when nobody takes completions; there is nothing to promise.
+                    completions.post(DiskCompletion { queue, token, result });
+                }
+            })?;
+            disk.workers.push(sender);
+            disk.threads.push(thread);
+        }
+        Ok(disk)
+    }
+
+    /// Hands a request to its queue's thread.
+    pub fn submit(&self, request: DiskRequest) {
+        let index = request.queue.0 as usize % self.workers.len();
+        // The threads end only after the senders are dropped, so this cannot fail.
+        let _ = self.workers[index].send(request);
+    }
+
+    /// Executes what is queued and ends the threads.
+    pub fn shut_down(self) {
+        drop(self.workers);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Blocking reads of a data folder.
+#[derive(Debug, Clone)]
+pub struct FileView {
+    root: PathBuf,
+}
+
+impl FileView {
+    fn real(&self, path: &DiskPath) -> PathBuf {
+        self.root.join(path.as_str())
+    }
+}
+
+impl DiskView for FileView {
+    fn len(&self, path: &DiskPath) -> Result<Option<u64>, DiskError> {
+        match fs::metadata(self.real(path)) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+            Ok(_) => Err(DiskError {
+                verb: DiskVerb::Read,
+                path: path.clone(),
+                kind: DiskErrorKind::WrongKind,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(disk_error(DiskVerb::Read, path, &error)),
+        }
+    }
+
+    fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
+        File::open(self.real(path))
+            .and_then(|file| execute::read_at(&file, offset, buf))
+            .map_err(|error| disk_error(DiskVerb::Read, path, &error))
+    }
+
+    fn list(&self, path: &DiskPath) -> Result<Vec<DirEntry>, DiskError> {
+        let failed = |error: &io::Error| disk_error(DiskVerb::List, path, error);
+        let entries = match fs::read_dir(self.real(path)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut list = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let is_dir = entry.file_type().map_err(|error| failed(&error))?.is_dir();
+            // A name no plane ever writes cannot be a plane's file.
+            if let Ok(name) = entry.file_name().into_string() {
+                list.push(DirEntry { name, is_dir });
+            }
+        }
+        list.sort();
+        Ok(list)
+    }
+}
+
+/// An operating system error in the words of the journal crate.
+fn disk_error(verb: DiskVerb, path: &DiskPath, error: &io::Error) -> DiskError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => DiskErrorKind::NotFound,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::NoSpace,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            DiskErrorKind::Permission
+        }
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => DiskErrorKind::WrongKind,
+        _ => DiskErrorKind::Io(error.raw_os_error()),
+    };
+    DiskError { verb, path: path.clone(), kind }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! One disk request on the file system. Each operation keeps the promise written at its
+//! [`DiskOp`] variant before it returns.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply, ReadBuffer};
+
+use super::disk_error;
+use super::handles::Handles;
+
+/// Slices of one vectored write.
+const SLICES_MAX: usize = 1024;
+
+/// The state of one disk thread.
+pub(super) struct Worker {
+    root: PathBuf,
+    handles: Handles,
+}
+
+impl Worker {
+    pub(super) fn new(root: PathBuf, generation: Arc<AtomicU64>) -> Self {
+        Self { root, handles: Handles::new(generation) }
+    }
+
+    pub(super) fn execute(&mut self, op: DiskOp) -> Result<DiskReply, DiskError> {
+        let (verb, path) = (op.verb(), op.path().clone());
+        self.run(op).map_err(|error| disk_error(verb, &path, &error))
+    }
+
+    fn run(&mut self, op: DiskOp) -> io::Result<DiskReply> {
+        match op {
+            DiskOp::Write { path, offset, data, sync } => {
+                let file = self.handles.get(&self.root, &path, true)?;
+                write_at(file, offset, &data)?;
+                if sync {
+                    file.sync_data()?;
+                }
+            }
+            DiskOp::Sync { path } => self.handles.get(&self.root, &path, false)?.sync_data()?,
+            DiskOp::Truncate { path, len } => {
+                let file = self.handles.get(&self.root, &path, false)?;
+                file.set_len(len)?;
+                file.sync_all()?;
+            }
+            DiskOp::Read { path, offset, len } => {
+                let file = self.handles.get(&self.root, &path, false)?;
+                // The file's length bounds the buffer: a request beyond the end costs nothing.
+                let left = file.metadata()?.len().saturating_sub(offset).min(u64::from(len));
+                let mut buffer = ReadBuffer::zeroed(usize::try_from(left).unwrap_or(0));
+                let read = read_at(file, offset, buffer.as_mut_bytes())?;
+                buffer.truncate(read);
+                return Ok(DiskReply::Data(buffer.freeze()));
+            }
+            DiskOp::Replace { path, data } => self.replace(&path, &data)?,
+            DiskOp::Rename { from, to } => {
+                fs::rename(self.real(&from), self.real(&to))?;
+                self.handles.names_changed();
+            }
+            DiskOp::Remove { path } => {
+                absent_is_fine(fs::remove_file(self.real(&path)))?;
+                self.handles.names_changed();
+            }
+            DiskOp::RemoveTree { path } => {
+                absent_is_fine(fs::remove_dir_all(self.real(&path)))?;
+                self.handles.names_changed();
+            }
+            DiskOp::CreateDirs { path } => self.create_dirs(&path)?,
+            DiskOp::SyncDir { path } => sync_dir(&self.real(&path))?,
+        }
+        Ok(DiskReply::Done)
+    }
+
+    fn real(&self, path: &DiskPath) -> PathBuf {
+        self.root.join(path.as_str())
+    }
+
+    fn replace(&mut self, path: &DiskPath, data: &[Chunk]) -> io::Result<()> {
+        let target = self.real(path);
+        let temporary = self.root.join(format!("{path}.tmp"));
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
+        write_at(&file, 0, data)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, &target)?;
+        self.handles.names_changed();
+        sync_dir(parent_of(&target)?)
+    }
+
+    /// Creates what is missing from the top down; each new name is made durable in its parent.
+    fn create_dirs(&self, path: &DiskPath) -> io::Result<()> {
+        let mut missing = Vec::new();
+        let mut current = Some(path.clone());
+        while let Some(directory) = current {
+            if self.real(&directory).is_dir() {
+                break;
+            }
+            current = directory.parent();
+            missing.push(directory);
+        }
+        for directory in missing.into_iter().rev() {
+            let real = self.real(&directory);
+            match fs::create_dir(&real) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => sync_dir(parent_of(&real)?)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parent_of(path: &Path) -> io::Result<&Path> {
+    path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes the chunks back to back from `offset` with as few calls as possible.
+fn write_at(mut file: &File, offset: u64, data: &[Chunk]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = data
+        .iter()
+        .flat_map(Chunk::slices)
+        .filter(|slice| !slice.is_empty())
+        .map(IoSlice::new)
+        .collect();
+    file.seek(SeekFrom::Start(offset))?;
+    let mut rest = slices.as_mut_slice();
+    while !rest.is_empty() {
+        let most = rest.len().min(SLICES_MAX);
+        match file.write_vectored(&rest[..most]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads from `offset` until `buf` is full or the file ends.
+pub(super) fn read_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+    use std::os::unix::fs::FileExt as _;
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

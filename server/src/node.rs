@@ -1,0 +1,106 @@
+//! One node: it owns the planes, and its loop is the only place they are stepped.
+//!
+//! ```text
+//!   replicas ─┐                                        ┌─ mesh
+//!   clients  ─┤           ┌ metadata plane ─ topology ┐├─ clients
+//!   disk     ─┼─► loop ──►┤                           ││
+//!   passwords─┤           └ partition plane ◄─────────┘├─ disk threads
+//!   ticks    ─┘                                        └─ password threads
+//! ```
+//!
+//! The loop takes what has arrived, steps a plane, and carries the outputs to where they belong. It
+//! decides nothing: which frame may be sent when, and what must be durable before it, is the planes'
+//! business.
+
+mod boot;
+mod event_loop;
+mod outputs;
+mod root;
+mod topology;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use biplane_journal::DiskCompletion;
+use biplane_metadata_plane::MetadataPlane;
+use biplane_partition_plane::PartitionPlane;
+use biplane_wire::{ReplicaId, View};
+
+use crate::client::connection::{ClientEvent, ListenerState};
+use crate::client::session::Clients;
+use crate::clock::TickCounter;
+use crate::config::{Config, Identity};
+use crate::file_disk::{DataFolder, FileDisk, FileView};
+use crate::mailbox::Bell;
+use crate::passwords::{PasswordDone, Passwords};
+use crate::peer::{Mesh, PeerEvent};
+use crate::runtime::Receiver;
+use crate::supervised::Report;
+
+pub use boot::{BootError, Settings, StopHandle};
+
+/// The server version told to clients.
+pub const SERVER_VERSION: &str = "0.9.0";
+
+/// Everything that arrives at the loop.
+struct Inbox {
+    bell: Arc<Bell>,
+    peers: Receiver<PeerEvent>,
+    clients: Receiver<ClientEvent>,
+    disk: Receiver<DiskCompletion>,
+    passwords: Receiver<PasswordDone>,
+    stop: Receiver<()>,
+}
+
+/// How a node's loop ended.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeEnd {
+    /// It was asked to.
+    #[error("stopped")]
+    Stopped,
+    /// A plane cannot go on without breaking a promise.
+    #[error("{0}")]
+    Halted(String),
+}
+
+/// A running node.
+pub struct Node {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) metadata: MetadataPlane,
+    pub(crate) partitions: PartitionPlane,
+    pub(crate) clients: Clients,
+    pub(crate) passwords: Passwords,
+    /// Ticks served since the start.
+    pub(crate) tick: u64,
+    /// Round robin of balanced sends, by stream and topic.
+    pub(crate) balance: HashMap<(u32, u32), u32>,
+    pub(crate) started_micros: u64,
+    metadata_out: Vec<biplane_metadata_plane::io::Output>,
+    partition_out: Vec<biplane_partition_plane::Output>,
+    mesh: Option<Mesh>,
+    listener: Arc<ListenerState>,
+    folder: DataFolder,
+    view: FileView,
+    disk: Option<FileDisk>,
+    inbox: Inbox,
+    ticks: TickCounter,
+    /// Metadata op up to which held requests were looked at.
+    held_looked_at: u64,
+    halted: Option<String>,
+    supervised: bool,
+    reported: Option<Report>,
+}
+
+impl Node {
+    /// View of the metadata group.
+    pub(crate) fn metadata_view(&self) -> View {
+        self.metadata.view()
+    }
+
+    /// The metadata primary as this node knows it; `None` while it is being decided.
+    pub(crate) fn metadata_leader(&self) -> Option<ReplicaId> {
+        let status = self.metadata.replica().status();
+        (status.status == biplane_vsr::Status::Normal).then_some(status.primary)
+    }
+}

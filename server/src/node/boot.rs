@@ -1,0 +1,362 @@
+//! From settings to a node that listens: folder, planes, disk threads, sockets, in this order. The
+//! replica listener opens last, since until then a dialer is better refused (chapter 02 section
+//! 2.1).
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use biplane_handshake::{Keys, SecretError};
+use biplane_metadata_plane as metadata;
+use biplane_metadata_plane::MetadataPlane;
+use biplane_partition_plane as partition;
+use biplane_partition_plane::PartitionPlane;
+use tracing::{info, warn};
+
+use super::root::{self, RootError};
+use super::{Inbox, Node};
+use crate::client::connection::{self, ClientEvent, ListenerState};
+use crate::client::session::Clients;
+use crate::clock::{self, TickCounter};
+use crate::config::{Config, ConfigError, Identity};
+use crate::file_disk::{DataFolder, FileDisk, FolderError};
+use crate::mailbox::{self, Bell, Post};
+use crate::passwords::Passwords;
+use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
+use crate::runtime;
+use crate::supervised::Report;
+
+/// Client requests waiting between all connections and the loop.
+const CLIENT_CAPACITY: usize = 1024;
+/// Threads that execute disk requests.
+const DISK_THREADS: usize = 3;
+
+/// What a node is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The configuration file's content.
+    pub config: Config,
+    /// `--replica-id`.
+    pub replica_id: Option<u8>,
+    /// `--data`, in place of the `path` key.
+    pub data: Option<PathBuf>,
+    /// `--with-default-root-credentials`.
+    pub with_default_root: bool,
+    /// `--supervised`.
+    pub supervised: bool,
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// Configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Data folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Root user.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// Metadata on disk.
+    #[error("the metadata in {} cannot be opened: {reason}", folder.display())]
+    Metadata {
+        /// Data folder.
+        folder: PathBuf,
+        /// What recovery found.
+        reason: metadata::OpenError,
+    },
+    /// Secrets.
+    #[error("cluster.auth: {0}")]
+    Secret(#[from] SecretError),
+    /// A port.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Threads or randomness.
+    #[error("the system refuses a resource: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Asks a running node to stop.
+#[derive(Debug, Clone)]
+pub struct StopHandle {
+    stop: Post<()>,
+}
+
+impl StopHandle {
+    /// Asks once; more often does no harm.
+    pub fn stop(&self) {
+        self.stop.post(());
+    }
+}
+
+/// The boxes' other ends, held by the tasks that fill them.
+struct Senders {
+    peers: Post<PeerEvent>,
+    clients: Post<ClientEvent>,
+    stop: Post<()>,
+}
+
+impl Node {
+    /// Opens everything. The node does not run until [`Node::run`].
+    ///
+    /// # Errors
+    /// [`BootError`] with one sentence for the operator.
+    pub fn boot(settings: Settings) -> Result<(Self, StopHandle), BootError> {
+        let identity = Arc::new(Identity::new(&settings.config, settings.replica_id)?);
+        for section in settings.config.ignored_sections() {
+            warn!(section, "this section of the configuration file has no effect");
+        }
+        let listen = identity.client_listen_address(&settings.config)?;
+        let keys = keys(&settings.config)?;
+        let path =
+            settings.data.clone().unwrap_or_else(|| PathBuf::from(&settings.config.path));
+        let folder = DataFolder::open(&path)?;
+        let root = root::resolve(folder.path(), identity.clustered, settings.with_default_root)?;
+        let view = folder.view();
+        let seed = random_u64()?;
+        let incarnation = u128::from(random_u64()?) << 64 | u128::from(random_u64()?) | 1;
+        let metadata_config =
+            metadata_config(&settings.config, &identity, root, incarnation, seed);
+        let wall_micros = clock::wall_micros();
+        let (plane, outputs) = MetadataPlane::open(metadata_config, &view, wall_micros)
+            .map_err(|reason| BootError::Metadata { folder: folder.path().to_owned(), reason })?;
+        let partitions =
+            PartitionPlane::new(partition_config(&settings.config, &identity, seed ^ 1));
+
+        let bell = Arc::new(Bell::default());
+        let (disk_post, disk) = mailbox::unbounded(&bell);
+        let (password_post, password_done) = mailbox::unbounded(&bell);
+        let (peer_post, peers) = mailbox::bounded(INBOUND_CAPACITY, &bell);
+        let (client_post, clients) = mailbox::bounded(CLIENT_CAPACITY, &bell);
+        let (stop_post, stop) = mailbox::unbounded(&bell);
+        let senders = Senders { peers: peer_post, clients: client_post, stop: stop_post };
+        let inbox = Inbox { bell, peers, clients, disk, passwords: password_done, stop };
+
+        let listener = Arc::new(ListenerState {
+            message_size_max: message_size_max(&settings.config),
+            events: senders.clients.clone(),
+            closing: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+        });
+        let disk = FileDisk::start(&folder, DISK_THREADS, &disk_post)?;
+        let passwords = Passwords::start(&password_post)?;
+        let mut node = Self {
+            identity,
+            config: Arc::new(settings.config),
+            metadata: plane,
+            partitions,
+            clients: Clients::default(),
+            passwords,
+            tick: 0,
+            balance: HashMap::new(),
+            started_micros: wall_micros,
+            metadata_out: outputs,
+            partition_out: Vec::new(),
+            mesh: None,
+            listener,
+            folder,
+            view,
+            disk: Some(disk),
+            inbox,
+            ticks: TickCounter::new(),
+            held_looked_at: 0,
+            halted: None,
+            supervised: settings.supervised,
+            reported: None,
+        };
+        node.open_partitions();
+        node.flush();
+        node.listen(listen, keys, &senders)?;
+        Ok((node, StopHandle { stop: senders.stop }))
+    }
+
+    fn listen(
+        &mut self,
+        client: SocketAddr,
+        keys: Option<Keys>,
+        senders: &Senders,
+    ) -> Result<(), BootError> {
+        if self.config.tcp.enabled {
+            let listener = peer::bind(client)?;
+            runtime::spawn(connection::accept(listener, Arc::clone(&self.listener)));
+        }
+        let replica = self.identity.own().replica_address;
+        if let Some(listen) = replica {
+            let config = mesh_config(&self.config, &self.identity, listen, keys);
+            for (peer, _) in &config.peers {
+                // Nobody is connected yet, and the planes believe what they are told.
+                self.on_link(*peer, false);
+            }
+            self.flush();
+            self.mesh = Some(Mesh::start(config, senders.peers.clone())?);
+        }
+        info!(
+            node = %self.identity.replica,
+            cluster = %self.identity.cluster_name,
+            clients = %client,
+            replicas = ?replica,
+            "listening"
+        );
+        if self.supervised {
+            Report::Listening {
+                node: self.identity.replica.0,
+                client: client.to_string(),
+                replica: replica.map(|address| address.to_string()).unwrap_or_default(),
+            }
+            .print();
+        }
+        Ok(())
+    }
+}
+
+fn keys(config: &Config) -> Result<Option<Keys>, SecretError> {
+    let auth = &config.cluster.auth;
+    if !auth.enabled {
+        return Ok(None);
+    }
+    let previous = &auth.previous_shared_secret.0;
+    let previous = (!previous.is_empty()).then_some(previous.as_str());
+    Keys::from_secrets(&auth.shared_secret.0, previous).map(Some)
+}
+
+fn message_size_max(config: &Config) -> u32 {
+    u32::try_from(config.message_bus.max_message_size.0).unwrap_or(u32::MAX)
+}
+
+fn mesh_config(
+    config: &Config,
+    identity: &Identity,
+    listen: SocketAddr,
+    keys: Option<Keys>,
+) -> MeshConfig {
+    let bus = &config.message_bus;
+    let peers = identity
+        .roster
+        .iter()
+        .filter(|member| member.replica != identity.replica)
+        .filter_map(|member| Some((member.replica, member.replica_address?)))
+        .collect();
+    MeshConfig {
+        identity: biplane_handshake::Identity {
+            cluster: identity.cluster,
+            replica: identity.replica,
+            replica_count: identity.replica_count(),
+        },
+        listen,
+        peers,
+        keys,
+        message_size_max: message_size_max(config),
+        queue_capacity: bus.peer_queue_capacity,
+        batch_max: bus.max_batch,
+        handshake_grace: bus.handshake_grace.0,
+        reconnect_period: bus.reconnect_period.0,
+        close_timeout: bus.close_peer_timeout.0,
+    }
+}
+
+fn replica_timers(config: &Config) -> biplane_vsr::Timers {
+    let cluster = &config.cluster;
+    biplane_vsr::Timers {
+        prepare: cluster.prepare_retransmit_interval.ticks(),
+        commit: cluster.commit_broadcast_interval.ticks(),
+        heartbeat: cluster.heartbeat_timeout.ticks(),
+        view_change_retransmit: cluster.view_change_retransmit_interval.ticks(),
+        view_change_status: cluster.view_change_status_timeout.ticks(),
+        request_start_view: cluster.request_start_view_retransmit_interval.ticks(),
+    }
+}
+
+fn metadata_config(
+    config: &Config,
+    identity: &Identity,
+    root: metadata::RootUser,
+    incarnation: u128,
+    seed: u64,
+) -> metadata::Config {
+    let cluster = &config.cluster;
+    let wedged = cluster.superblock_wedged_fatal_timeout;
+    metadata::Config {
+        cluster: identity.cluster,
+        replica: identity.replica,
+        replica_count: identity.replica_count(),
+        root,
+        limits: metadata::Limits {
+            journal_slots: config.metadata.journal_slots as u64,
+            prepare_queue_depth: narrow(config.metadata.prepare_queue_depth),
+            clients_table_max: narrow(config.metadata.clients_table_max),
+            frame_bytes_max: message_size_max(config),
+            repair_chunk_max: narrow(cluster.repair_chunk_max),
+            view_probe_attempts_max: narrow(cluster.view_probe_attempts_max),
+        },
+        timers: metadata::Timers {
+            replica: replica_timers(config),
+            repair_retry_ticks: cluster.repair_retry_interval.ticks(),
+            repair_gap_debounce_ticks: cluster.repair_gap_debounce_interval.ticks().max(50),
+            superblock_stuck_ticks: if wedged.0.is_zero() { 0 } else { wedged.ticks() },
+            ..metadata::Timers::default()
+        },
+        incarnation,
+        seed,
+    }
+}
+
+fn partition_config(config: &Config, identity: &Identity, seed: u64) -> partition::Config {
+    let (section, cluster) = (&config.partition, &config.cluster);
+    partition::Config {
+        cluster: identity.cluster,
+        replica: identity.replica,
+        replica_count: identity.replica_count(),
+        limits: partition::Limits {
+            prepare_queue_depth: section.prepare_queue_depth,
+            ring_entries: section.evicted_ring_capacity,
+            ring_bytes: section.evicted_ring_bytes_max.as_usize(),
+            dedup_clients_max: section.dedup_clients_max,
+            consumer_offsets_max: section.consumer_offsets_max,
+            validate_checksum: section.validate_checksum,
+            wal_bytes_max: section.wal_bytes_max.0,
+            message_bytes_max: config.message_bus.max_message_size.as_usize(),
+            transfer_artifact_bytes_max: section.transfer_artifact_bytes_max.0,
+            repair_chunk_max: cluster.repair_chunk_max,
+            repair_retry_ticks: cluster.repair_retry_interval.ticks(),
+            repair_gap_debounce_ticks: cluster.repair_gap_debounce_interval.ticks().max(50),
+            retention_ticks: config.data_maintenance.messages.interval.ticks().into(),
+            retention_enabled: config.data_maintenance.messages.cleaner_enabled,
+            ..partition::Limits::default()
+        },
+        timers: replica_timers(config),
+        view_probe_attempts_max: narrow(cluster.view_probe_attempts_max),
+        seed,
+    }
+}
+
+/// Validated values fit; the limit of the narrow type stands for anything else.
+fn narrow<T, N>(value: T) -> N
+where
+    N: TryFrom<T> + Bounded,
+{
+    N::try_from(value).unwrap_or(N::MAX)
+}
+
+trait Bounded {
+    const MAX: Self;
+}
+
+impl Bounded for u8 {
+    const MAX: Self = Self::MAX;
+}
+
+impl Bounded for u16 {
+    const MAX: Self = Self::MAX;
+}
+
+impl Bounded for u32 {
+    const MAX: Self = Self::MAX;
+}
+
+fn random_u64() -> Result<u64, io::Error> {
+    getrandom::u64().map_err(io::Error::other)
+}

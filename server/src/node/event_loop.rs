@@ -1,0 +1,199 @@
+//! The loop: take what has arrived, at most so much of each kind, then let the sockets have their
+//! turn.
+
+use biplane_journal::DiskCompletion;
+use biplane_metadata_plane::MetadataPlane;
+use biplane_metadata_plane::io as metadata;
+use biplane_partition_plane as partition;
+use futures::FutureExt as _;
+use tracing::{error, info};
+
+use super::{Node, NodeEnd};
+use crate::client::session::Wait;
+use crate::clock;
+use crate::passwords::PasswordDone;
+use crate::peer::PeerEvent;
+use crate::runtime;
+
+/// Items of one kind served before the others get their turn.
+const BUDGET: usize = 128;
+/// Ticks between looks at held requests, and at idle sessions.
+const HELD_TICKS: u64 = 5;
+/// Ticks a stopping node waits for its flushes.
+const STOP_BUDGET_TICKS: u64 = 500;
+
+impl Node {
+    /// Runs until the node is asked to stop, or cannot go on.
+    pub async fn run(mut self) -> NodeEnd {
+        self.flush();
+        self.report_role();
+        loop {
+            self.wait().await;
+            let more = self.serve_arrived();
+            self.serve_ticks();
+            self.serve_held_when_due();
+            self.serve_ready();
+            self.report_role();
+            if let Some(reason) = self.halted.take() {
+                error!(%reason, "the node stops");
+                self.close().await;
+                return NodeEnd::Halted(reason);
+            }
+            if self.inbox.stop.try_recv().is_ok() {
+                self.stop().await;
+                return NodeEnd::Stopped;
+            }
+            if more {
+                self.inbox.bell.ring();
+            }
+            runtime::yield_now().await;
+        }
+    }
+
+    /// Until something has arrived or a tick is due.
+    async fn wait(&self) {
+        let tick = runtime::sleep(self.ticks.until_next());
+        futures::select_biased! {
+            () = self.inbox.bell.wait().fuse() => {}
+            () = tick.fuse() => {}
+        }
+    }
+
+    /// Serves a budget of each kind; true when something is left.
+    fn serve_arrived(&mut self) -> bool {
+        let mut more = false;
+        // Completions first: they release promises that others wait for.
+        for served in 0.. {
+            let Ok(completion) = self.inbox.disk.try_recv() else { break };
+            self.on_disk(completion);
+            if served == BUDGET {
+                more = true;
+                break;
+            }
+        }
+        for served in 0.. {
+            let Ok(event) = self.inbox.peers.try_recv() else { break };
+            self.on_peer(event);
+            if served == BUDGET {
+                more = true;
+                break;
+            }
+        }
+        while let Ok(done) = self.inbox.passwords.try_recv() {
+            self.on_password(done);
+        }
+        for served in 0.. {
+            let Ok(event) = self.inbox.clients.try_recv() else { break };
+            self.on_client(event);
+            self.flush();
+            if served == BUDGET {
+                more = true;
+                break;
+            }
+        }
+        more
+    }
+
+    fn on_disk(&mut self, completion: DiskCompletion) {
+        if MetadataPlane::owns(completion.queue) {
+            self.step_metadata(metadata::Input::Disk(completion));
+        } else if self.partitions.owns(completion.queue) {
+            self.step_partitions(partition::Input::Disk(completion));
+        }
+        self.flush();
+    }
+
+    fn on_peer(&mut self, event: PeerEvent) {
+        match event {
+            PeerEvent::Up { replica } => self.on_link(replica, true),
+            PeerEvent::Down { replica } => self.on_link(replica, false),
+            PeerEvent::Frame { from, frame } => match frame.route() {
+                Some(group) if group.is_metadata() => {
+                    self.step_metadata(metadata::Input::Frame(frame));
+                }
+                Some(_) => self.step_partitions(partition::Input::Frame { from, frame }),
+                // An operation no plane has, or a group that is no partition.
+                None => {}
+            },
+        }
+        self.flush();
+    }
+
+    pub(super) fn on_link(&mut self, replica: biplane_wire::ReplicaId, connected: bool) {
+        self.step_metadata(metadata::Input::Peer { replica, connected });
+        self.step_partitions(partition::Input::Peer { replica, connected });
+    }
+
+    fn on_password(&mut self, done: PasswordDone) {
+        let (token, answer) = match done {
+            PasswordDone::Verified { token, matches } => (token, Ok(matches)),
+            PasswordDone::Hashed { token, hash } => (token, Err(hash)),
+        };
+        let Some(mut waiting) = self.clients.take(token) else { return };
+        match (std::mem::replace(&mut waiting.wait, Wait::Logout), answer) {
+            (Wait::Credentials(login), Ok(matches)) => self.on_verified(waiting, login, matches),
+            (wait @ Wait::Hashing(_), Ok(matches)) => {
+                waiting.wait = wait;
+                self.on_current_verified(waiting, matches);
+            }
+            (wait @ Wait::Hashing(_), Err(hash)) => {
+                waiting.wait = wait;
+                self.on_hashed(waiting, hash);
+            }
+            _ => {}
+        }
+        self.flush();
+    }
+
+    fn serve_ticks(&mut self) {
+        for _ in 0..self.ticks.due() {
+            self.tick += 1;
+            let wall_micros = clock::wall_micros();
+            self.step_metadata(metadata::Input::Tick { wall_micros });
+            self.flush();
+            self.step_partitions(partition::Input::Tick { wall_micros });
+            self.flush();
+            self.evict_stale_members();
+            self.complete_revocations();
+        }
+    }
+
+    /// Held requests are looked at when metadata has moved, and every few ticks.
+    fn serve_held_when_due(&mut self) {
+        let applied = self.metadata.commit_min().0;
+        if applied != self.held_looked_at || self.tick.is_multiple_of(HELD_TICKS) {
+            self.held_looked_at = applied;
+            self.serve_held();
+        }
+    }
+
+    /// Flushes what is committed, ends every connection, and waits for the disk.
+    async fn stop(&mut self) {
+        info!("stopping");
+        self.step_partitions(partition::Input::FlushAll);
+        self.flush();
+        let deadline = self.tick + STOP_BUDGET_TICKS;
+        while !self.partitions.is_flushed() && self.tick < deadline && self.halted.is_none() {
+            self.wait().await;
+            while let Ok(completion) = self.inbox.disk.try_recv() {
+                self.on_disk(completion);
+            }
+            self.serve_ticks();
+            runtime::yield_now().await;
+        }
+        self.close().await;
+    }
+
+    async fn close(&mut self) {
+        use std::sync::atomic::Ordering;
+        self.listener.closing.store(true, Ordering::Relaxed);
+        self.clients.close_all();
+        if let Some(mesh) = self.mesh.take() {
+            mesh.shut_down().await;
+        }
+        if let Some(disk) = self.disk.take() {
+            disk.shut_down();
+        }
+        info!(folder = %self.folder.path().display(), "stopped");
+    }
+}

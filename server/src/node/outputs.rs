@@ -1,0 +1,231 @@
+//! Carries the planes' outputs to where they belong.
+//!
+//! A step only collects outputs; [`Node::flush`] carries them. An output can cause another step (a
+//! committed topic opens partitions), whose outputs join the same queue, so there is no recursion
+//! between handlers.
+
+use biplane_metadata_plane::io as metadata;
+use biplane_metadata_plane::io::SessionChange;
+use biplane_partition_plane as partition;
+use biplane_wire::{Message, ReplicaId};
+use tracing::{info, warn};
+
+use super::Node;
+use crate::client::reply::{self, ClientFrame};
+use crate::client::session::{Wait, Waiting};
+use crate::supervised::Report;
+
+impl Node {
+    /// Steps the metadata plane; outputs wait for [`Node::flush`].
+    pub(crate) fn step_metadata(&mut self, input: metadata::Input) {
+        self.metadata.step(input, &mut self.metadata_out);
+    }
+
+    /// Steps the partition plane; outputs wait for [`Node::flush`].
+    pub(crate) fn step_partitions(&mut self, input: partition::Input) {
+        self.partitions.step(input, &mut self.partition_out);
+    }
+
+    /// Carries every collected output, and those that come of it, until none is left.
+    pub(crate) fn flush(&mut self) {
+        while !self.metadata_out.is_empty() || !self.partition_out.is_empty() {
+            let mut outputs = std::mem::take(&mut self.metadata_out);
+            for output in outputs.drain(..) {
+                self.carry_metadata(output);
+            }
+            // The allocation is worth keeping unless an output stepped the plane again.
+            if self.metadata_out.is_empty() {
+                self.metadata_out = outputs;
+            }
+            let mut outputs = std::mem::take(&mut self.partition_out);
+            for output in outputs.drain(..) {
+                self.carry_partition(output);
+            }
+            if self.partition_out.is_empty() {
+                self.partition_out = outputs;
+            }
+        }
+    }
+
+    fn carry_metadata(&mut self, output: metadata::Output) {
+        use metadata::Output;
+        match output {
+            Output::Send { to, message } => self.send(to, message),
+            Output::Reply { token, message, outcome } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.on_metadata_reply(waiting, message, outcome);
+                }
+            }
+            Output::Evicted { token, reason } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.clients.unbind(waiting.connection);
+                    self.evict_waiting(&waiting, reason);
+                }
+            }
+            Output::Dropped { token } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.drop_waiting(&waiting);
+                }
+            }
+            Output::Registered { token, outcome } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.on_registered(waiting, outcome);
+                }
+            }
+            Output::LoggedOut { token, outcome } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.on_logged_out(&waiting, outcome);
+                }
+            }
+            Output::Disk(request) => self.submit_disk(request),
+            Output::Topology(change) => self.on_topology(change),
+            Output::Session(SessionChange::Registered { client, session, .. }) => {
+                self.unbind_older(client, Some(session));
+            }
+            Output::Session(SessionChange::Ended { client }) => self.unbind_older(client, None),
+            Output::Role(change) => info!(?change, "metadata role"),
+            Output::Halt(reason) => self.halt(format!("metadata plane: {reason:?}")),
+        }
+    }
+
+    fn carry_partition(&mut self, output: partition::Output) {
+        use partition::Output;
+        match output {
+            Output::Send { to, message } => self.send(to, message),
+            Output::Reply { token, message, .. } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.finish(&waiting, ClientFrame::Message(message));
+                }
+            }
+            Output::PollReply { token, reply } => {
+                let Some(waiting) = self.clients.take(token) else { return };
+                if let Wait::Poll { group } = waiting.wait {
+                    self.on_polled(&waiting, group, reply);
+                }
+            }
+            Output::OffsetReply { token, reply } => {
+                if let Some(waiting) = self.clients.take(token) {
+                    self.on_offset(&waiting, reply);
+                }
+            }
+            Output::Disk(request) => self.submit_disk(request),
+            Output::Role(change) => {
+                tracing::debug!(group = %change.group, view = change.view.0,
+                    primary = %change.primary, leads = change.is_primary, "partition role");
+            }
+            Output::Fenced { group, reason } => warn!(%group, %reason, "partition fenced"),
+            Output::Halt { group, reason } => self.halt(format!("partition {group}: {reason}")),
+        }
+    }
+
+    fn send(&mut self, to: ReplicaId, message: Message) {
+        if let Some(mesh) = &self.mesh {
+            mesh.send(to, message);
+        }
+    }
+
+    pub(super) fn submit_disk(&mut self, request: biplane_journal::DiskRequest) {
+        if let Some(disk) = &self.disk {
+            disk.submit(request);
+        }
+    }
+
+    /// Remembers the first reason; the loop ends at its next turn.
+    fn halt(&mut self, reason: String) {
+        self.halted.get_or_insert(reason);
+    }
+
+    fn drop_waiting(&mut self, waiting: &Waiting) {
+        self.clients.drop_request(waiting.connection, waiting.size, waiting.ordered);
+    }
+
+    /// Tells log and supervisor when role, status or view of the metadata group have changed.
+    pub(super) fn report_role(&mut self) {
+        let status = self.metadata.replica().status();
+        let caught_up = self.metadata.replica().is_caught_up_primary();
+        let ready = status.status == biplane_vsr::Status::Normal && (!status.is_primary || caught_up);
+        let report = Report::Role {
+            node: self.identity.replica.0,
+            role: if status.is_primary { "primary" } else { "backup" }.to_owned(),
+            status: match status.status {
+                biplane_vsr::Status::Normal => "normal",
+                biplane_vsr::Status::ViewChange => "view_change",
+                biplane_vsr::Status::Recovering => "recovering",
+            }
+            .to_owned(),
+            view: status.view.0,
+            ready,
+        };
+        if self.reported.as_ref() == Some(&report) {
+            return;
+        }
+        if let Report::Role { role, status, view, .. } = &report {
+            info!(%role, %status, view, ready, "metadata group");
+        }
+        if self.supervised {
+            report.print();
+        }
+        self.reported = Some(report);
+    }
+
+    /// Members of consumer groups that were silent too long lose their session (chapter 07 section
+    /// 10.1).
+    pub(super) fn evict_stale_members(&mut self) {
+        let heartbeat = &self.config.heartbeat;
+        let interval = u64::from(heartbeat.interval.ticks());
+        if !heartbeat.enabled || !self.tick.is_multiple_of(interval) {
+            return;
+        }
+        let limit = interval + interval / 5;
+        let state = self.metadata.state();
+        let stale: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, session)| self.tick.saturating_sub(session.last_active) > limit)
+            .filter(|(_, session)| {
+                let client = session.bound.map(|bound| bound.client);
+                client.is_some_and(|client| state.memberships_of(client).next().is_some())
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in stale {
+            let client = crate::client::session::Session::transport_id(id);
+            let reason = biplane_wire::EvictionReason::StaleClient;
+            let frame = reply::eviction(&self.identity, self.metadata_view(), client, reason);
+            self.clients.push(id, frame);
+            if let Some(bound) = self.clients.unbind(id) {
+                self.log_out_lost(bound);
+            }
+        }
+        self.flush();
+    }
+
+    /// A revoked partition is released once its old owner has committed what it was served
+    /// (chapter 06 section 11.5), or when the rebalance takes too long.
+    pub(super) fn complete_revocations(&mut self) {
+        const PERIOD_TICKS: u64 = 10;
+        if !self.tick.is_multiple_of(PERIOD_TICKS) || !self.metadata.replica().is_primary() {
+            return;
+        }
+        let now = crate::clock::wall_micros();
+        let timeout = self.config.consumer_group.rebalancing_timeout.0.as_micros();
+        let timeout = u64::try_from(timeout).unwrap_or(u64::MAX);
+        let done: Vec<_> = self
+            .metadata
+            .state()
+            .pending_revocations()
+            .filter(|pending| {
+                let key = pending.key;
+                let group = biplane_wire::GroupId::partition(key.stream, key.topic, key.partition);
+                let id = u32::try_from(key.group).ok();
+                let drained = group.zip(id).is_some_and(|(group, id)| self.partitions.drained(group, id));
+                drained || now.saturating_sub(pending.created_at) >= timeout
+            })
+            .map(|pending| pending.key)
+            .collect();
+        for key in done {
+            self.step_metadata(metadata::Input::CompleteRevocation(key));
+        }
+        self.flush();
+    }
+}

@@ -1,0 +1,176 @@
+//! The replica mesh: one connection to every other replica, kept up for as long as both live.
+//!
+//! ```text
+//!   listener ─┐                        ┌─ reader: bytes ► frames ► checked ► node
+//!             ├─ handshake ► registry ─┤
+//!   dialers ──┘                        └─ writer: bounded queue ► one vectored write
+//! ```
+//!
+//! The mesh moves frames and decides nothing about them. Sending never waits: a full queue or an
+//! absent peer drops the frame and counts it, and the protocol's own timers send it again
+//! (chapter 02 section 9.4).
+
+mod dialer;
+mod greeting;
+mod link;
+mod listener;
+mod registry;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use biplane_handshake::{Identity, Keys};
+use biplane_wire::{Message, ReplicaFrame, ReplicaId};
+
+use crate::mailbox::Post;
+use crate::runtime;
+pub use listener::ListenError;
+pub(crate) use listener::bind;
+use registry::Registry;
+
+/// Frames waiting between all readers and the node's loop.
+pub const INBOUND_CAPACITY: usize = 1024;
+
+/// What the mesh tells the node.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// A connection to `replica` is registered; frames may be sent.
+    Up {
+        /// The peer.
+        replica: ReplicaId,
+    },
+    /// The connection to `replica` is gone; queued frames are lost.
+    Down {
+        /// The peer.
+        replica: ReplicaId,
+    },
+    /// A frame that passed typed decode.
+    Frame {
+        /// The connection it came by. Not the frame's author: prepares are relayed.
+        from: ReplicaId,
+        /// The frame.
+        frame: ReplicaFrame,
+    },
+}
+
+/// Everything the mesh needs to know.
+#[derive(Clone)]
+pub struct MeshConfig {
+    /// This node.
+    pub identity: Identity,
+    /// Own replica address.
+    pub listen: SocketAddr,
+    /// Replica addresses of all nodes, by replica id.
+    pub peers: Vec<(ReplicaId, SocketAddr)>,
+    /// Keys when authentication is on.
+    pub keys: Option<Keys>,
+    /// Largest accepted frame.
+    pub message_size_max: u32,
+    /// Frames queued per peer.
+    pub queue_capacity: usize,
+    /// Frames per vectored write.
+    pub batch_max: usize,
+    /// Budget of a handshake.
+    pub handshake_grace: Duration,
+    /// Longest pause between two dials.
+    pub reconnect_period: Duration,
+    /// Drain time of a closing link.
+    pub close_timeout: Duration,
+}
+
+/// Counts of what the mesh dropped or refused.
+#[derive(Debug, Default)]
+pub struct MeshCounters {
+    /// Frames dropped because no connection was up.
+    pub dropped_no_link: AtomicU64,
+    /// Frames dropped because the peer's queue was full.
+    pub dropped_queue_full: AtomicU64,
+    /// Received frames refused by typed decode.
+    pub refused_frames: AtomicU64,
+    /// Received frames of another cluster or with an impossible replica id.
+    pub foreign_frames: AtomicU64,
+    /// Connections closed for a framing violation.
+    pub closed_framing: AtomicU64,
+    /// Handshakes that ended in a refusal, a timeout or an error.
+    pub handshakes_failed: AtomicU64,
+    /// Connections turned away because too many handshakes were in flight.
+    pub handshakes_overflow: AtomicU64,
+    /// Frames written.
+    pub frames_out: AtomicU64,
+    /// Frames received and passed on.
+    pub frames_in: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What every task of the mesh shares.
+struct Shared {
+    config: MeshConfig,
+    registry: Registry,
+    counters: MeshCounters,
+    events: Post<PeerEvent>,
+}
+
+/// The mesh of a running node.
+#[derive(Clone)]
+pub struct Mesh {
+    shared: Arc<Shared>,
+}
+
+impl Mesh {
+    /// Opens the listener and starts the dialers. Events arrive on `events`.
+    ///
+    /// # Errors
+    /// [`ListenError`] when the replica address cannot be bound.
+    pub fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
+        let listener = listener::bind(config.listen)?;
+        let registry = Registry::new(config.identity.replica_count);
+        let shared =
+            Arc::new(Shared { config, registry, counters: MeshCounters::default(), events });
+        runtime::spawn(listener::accept(listener, Arc::clone(&shared)));
+        // The pair rule of chapter 02 section 2.2: the lower id dials.
+        for &(peer, address) in &shared.config.peers {
+            if peer > shared.config.identity.replica {
+                runtime::spawn(dialer::keep_dialed(peer, address, Arc::clone(&shared)));
+            }
+        }
+        Ok(Self { shared })
+    }
+
+    /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
+    pub fn send(&self, to: ReplicaId, message: Message) -> bool {
+        match self.shared.registry.send(to, message) {
+            registry::Sent::Queued => true,
+            registry::Sent::NoLink => {
+                count(&self.shared.counters.dropped_no_link);
+                false
+            }
+            registry::Sent::Full => {
+                count(&self.shared.counters.dropped_queue_full);
+                false
+            }
+        }
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> &MeshCounters {
+        &self.shared.counters
+    }
+
+    /// Closes every link after what is queued has been written, within the close budget, and
+    /// refuses new ones.
+    pub async fn shut_down(&self) {
+        self.shared.registry.close();
+        let budget = self.shared.config.close_timeout;
+        let step = Duration::from_millis(5);
+        let mut waited = Duration::ZERO;
+        while self.shared.registry.live() > 0 && waited < budget {
+            runtime::sleep(step).await;
+            waited += step;
+        }
+    }
+}

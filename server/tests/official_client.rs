@@ -1,0 +1,15 @@
+//! End to end with the official client, the registry crate `iggy` 0.11.0, against real `biplane`
+//! processes: what is sent comes back, a backup's client is served, a primary may be killed again
+//! and again, and `biplane dev` starts and stops a cluster.
+//!
+//! The client brings its own async runtime, which stays inside this test: the server's is another.
+
+#[path = "official_client/delivery.rs"]
+mod delivery;
+#[path = "official_client/dev.rs"]
+mod dev;
+#[path = "official_client/failover.rs"]
+mod failover;
+#[path = "official_client/ledger.rs"]
+mod ledger;
+mod support;

@@ -1,0 +1,329 @@
+//! The metadata primary is killed again and again under load. Clients go on, nothing acknowledged
+//! is lost or moved, and each killed node comes back on its data in time to be one of the two that
+//! the next kill leaves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use iggy::prelude::{Client, IggyClient, StreamClient};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::ledger::Ledger;
+use crate::support::cluster::{Cluster, NODES};
+use crate::support::messages::Plan;
+use crate::support::raw_client::{RawClient, RawError};
+use crate::support::sdk::{Application, connect, create_topic, poll_all};
+use crate::support::{Random, seed, wait_until};
+
+const STREAM: &str = "orders";
+const TOPIC: &str = "events";
+const PARTITIONS: u32 = 3;
+const ROUNDS: usize = 10;
+/// Batches per partition that must be acknowledged after a kill before it counts as survived.
+const BATCHES_AFTER_KILL: usize = 5;
+/// How long a producer may be without service around one kill.
+const SERVICE_LIMIT: Duration = Duration::from_secs(40);
+/// How long a restarted node may take to hold what was acknowledged without it.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(40);
+const POLL_COUNT: u32 = 1_000;
+
+/// Producers that send until told to stop, one per partition.
+struct Load {
+    ledger: Arc<Ledger>,
+    stop: Arc<AtomicBool>,
+    producers: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Load {
+    fn start(ledger: &Arc<Ledger>, addresses: &[SocketAddr]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let producers = (0..ledger.partition_count())
+            .map(|partition| {
+                let application = Application::new(addresses.to_vec(), partition as usize);
+                let (ledger, stop) = (Arc::clone(ledger), Arc::clone(&stop));
+                tokio::spawn(produce(ledger, application, partition, stop))
+            })
+            .collect();
+        Self {
+            ledger: Arc::clone(ledger),
+            stop,
+            producers,
+        }
+    }
+
+    /// Waits until every partition has acknowledged some batches more than now.
+    fn wait_served(&self, what: &str) -> Duration {
+        let start = Instant::now();
+        let before = self.ledger.acknowledged();
+        wait_until(what, SERVICE_LIMIT, || {
+            for producer in &self.producers {
+                if producer.is_finished() {
+                    return Err(format!("a producer gave up: {}", self.ledger.failures()));
+                }
+            }
+            let now = self.ledger.acknowledged();
+            let served = |(now, before): (&usize, &usize)| now - before >= BATCHES_AFTER_KILL;
+            if now.iter().zip(&before).all(served) {
+                return Ok(());
+            }
+            let failures = self.ledger.failures();
+            Err(format!(
+                "batches were {before:?}, are {now:?}; failed attempts: {failures}"
+            ))
+        });
+        start.elapsed()
+    }
+
+    async fn finish(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for producer in self.producers {
+            producer
+                .await
+                .expect("the producer does not panic")
+                .expect("every batch is answered");
+        }
+    }
+}
+
+async fn produce(
+    ledger: Arc<Ledger>,
+    mut application: Application,
+    partition: u32,
+    stop: Arc<AtomicBool>,
+) -> Result<(), String> {
+    let mut random = Random::new(ledger.plan.seed ^ u64::from(partition));
+    while !stop.load(Ordering::Relaxed) {
+        let count = random.between(1, 10);
+        let first = ledger.begin(partition, count);
+        let start = Instant::now();
+        loop {
+            let mut messages = ledger.plan.batch(first, count);
+            match application
+                .send(STREAM, TOPIC, partition, &mut messages)
+                .await
+            {
+                Ok(response) => {
+                    ledger.acknowledge(partition, first, count, &response)?;
+                    break;
+                }
+                Err(reason) if start.elapsed() > SERVICE_LIMIT => return Err(reason),
+                Err(reason) => ledger.failed(partition, reason),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        sleep(Duration::from_millis(random.between(5, 25))).await;
+    }
+    application.close().await;
+    Ok(())
+}
+
+/// Creates a topic and sends a message to it: the metadata group and a partition group that did
+/// not exist before the kill both serve.
+async fn use_a_new_topic(application: &mut Application, plan: Plan, topic: &str) {
+    let start = Instant::now();
+    while let Err(reason) = application.create_topic(STREAM, topic).await {
+        assert!(
+            start.elapsed() < SERVICE_LIMIT,
+            "topic {topic} is not created: {reason}"
+        );
+        sleep(Duration::from_millis(50)).await;
+    }
+    loop {
+        let mut message = plan.batch(1, 1);
+        match application.send(STREAM, topic, 0, &mut message).await {
+            Ok(_) => return,
+            Err(reason) => {
+                assert!(
+                    start.elapsed() < SERVICE_LIMIT,
+                    "topic {topic} takes nothing: {reason}"
+                );
+            }
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The content of one partition on one node, read from that node itself.
+struct Reading {
+    partition: u32,
+    content: Vec<u64>,
+}
+
+impl Reading {
+    /// Reads on until at least `end` messages are there, each compared with its plan. An error is
+    /// worth another try later.
+    fn advance(&mut self, raw: &mut RawClient, plan: Plan, end: u64) -> Result<(), RawError> {
+        let partition = self.partition;
+        while (self.content.len() as u64) < end {
+            let next = self.content.len() as u64;
+            let polled = match raw.poll(STREAM, TOPIC, partition, next, POLL_COUNT) {
+                Err(RawError::Broken(reason)) => panic!("{reason}"),
+                other => other?,
+            };
+            assert_eq!(polled.partition, partition, "the reply names the partition");
+            if polled.messages.is_empty() {
+                let current = polled.current_offset;
+                assert!(
+                    current < next.max(1),
+                    "nothing at {next}, current offset {current}"
+                );
+                return Ok(());
+            }
+            for (offset, message) in (next..).zip(polled.messages) {
+                assert_eq!(
+                    message.offset, offset,
+                    "partition {partition}: offsets without gap"
+                );
+                let number = plan.number(message.id).unwrap_or_else(|| {
+                    panic!(
+                        "partition {partition}, offset {offset}: foreign id {:032x}",
+                        message.id
+                    )
+                });
+                let planned = plan.message(number);
+                assert_eq!(
+                    message.payload, planned.payload,
+                    "payload at {partition}/{offset}"
+                );
+                assert_eq!(
+                    message.headers.is_empty(),
+                    planned.headers.is_none(),
+                    "headers"
+                );
+                self.content.push(number);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until `node` itself holds everything acknowledged by now, and checks all of it.
+fn wait_caught_up(cluster: &mut Cluster, node: usize, ledger: &Ledger) -> Vec<Vec<u64>> {
+    let start = Instant::now();
+    let mut raw = cluster.raw(node);
+    let mut contents = Vec::new();
+    for partition in 0..ledger.partition_count() {
+        let end = ledger.end(partition);
+        let mut reading = Reading {
+            partition,
+            content: Vec::new(),
+        };
+        let limit = CATCH_UP_LIMIT.saturating_sub(start.elapsed());
+        wait_until(
+            &format!("node {node} caught up in {partition}"),
+            limit,
+            || {
+                cluster.check_alive();
+                if let Err(error) = reading.advance(&mut raw, ledger.plan, end) {
+                    raw = RawClient::login(cluster.address(node))
+                        .map_err(|error| error.to_string())?;
+                    return Err(error.to_string());
+                }
+                let held = reading.content.len() as u64;
+                if held < end {
+                    Err(format!("it holds {held} of {end} messages"))
+                } else {
+                    Ok(())
+                }
+            },
+        );
+        if let Err(reason) = ledger.check(partition, &reading.content) {
+            panic!("node {node}, partition {partition}: {reason}");
+        }
+        contents.push(reading.content);
+    }
+    contents
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_messages_survive_ten_kills_of_the_primary() {
+    let seed = seed("acknowledged_messages_survive_ten_kills_of_the_primary");
+    let plan = Plan {
+        seed,
+        payload_max: 2_000,
+    };
+    let mut random = Random::new(seed);
+    let mut cluster = Cluster::start();
+    let setup = connect(cluster.address(0))
+        .await
+        .expect("the client connects");
+    setup
+        .create_stream(STREAM)
+        .await
+        .expect("the stream is created");
+    create_topic(&setup, STREAM, TOPIC, PARTITIONS)
+        .await
+        .expect("the topic is created");
+    setup.shutdown().await.expect("the client closes");
+
+    let ledger = Arc::new(Ledger::new(plan, PARTITIONS));
+    let load = Load::start(&ledger, &cluster.addresses());
+    let mut application = Application::new(cluster.addresses(), 0);
+    load.wait_served("service before the first kill");
+    for round in 1..=ROUNDS {
+        sleep(Duration::from_millis(random.between(200, 1_000))).await;
+        let primary = cluster.primary();
+        cluster.kill9(primary);
+        let served = load.wait_served(&format!("service after kill {round}, of node {primary}"));
+        use_a_new_topic(&mut application, plan, &format!("after-{round}")).await;
+        cluster.restart(primary);
+        let start = Instant::now();
+        wait_caught_up(&mut cluster, primary, &ledger);
+        println!(
+            "round {round}: killed node {primary}, all partitions served after {served:?}, back \
+             and caught up in {:?}; {:?} batches acknowledged",
+            start.elapsed(),
+            ledger.acknowledged()
+        );
+    }
+    load.finish().await;
+    application.close().await;
+    println!("failed attempts: {}", ledger.failures());
+
+    let contents: Vec<_> = (0..NODES)
+        .map(|node| wait_caught_up(&mut cluster, node, &ledger))
+        .collect();
+    let primary = cluster.primary();
+    let reader = connect(cluster.address(primary))
+        .await
+        .expect("the client connects");
+    check_everything(&reader, &ledger, &contents).await;
+}
+
+/// Reads all partitions through the client and compares them with the ledger and with what each
+/// node held; then the topics that were made between kills.
+async fn check_everything(reader: &IggyClient, ledger: &Ledger, contents: &[Vec<Vec<u64>>]) {
+    let plan = ledger.plan;
+    for partition in 0..PARTITIONS {
+        let messages = poll_all(reader, STREAM, TOPIC, partition).await;
+        let mut content = Vec::new();
+        for message in &messages {
+            let number = plan.number(message.header.id).expect("an id of the plan");
+            plan.message(number)
+                .check(message)
+                .unwrap_or_else(|reason| panic!("{reason}"));
+            content.push(number);
+        }
+        if let Err(reason) = ledger.check_whole(partition, &content) {
+            panic!("partition {partition}: {reason}");
+        }
+        for (node, held) in contents.iter().enumerate() {
+            let held = &held[partition as usize];
+            let common = held.len().min(content.len());
+            assert!(
+                held[..common] == content[..common],
+                "node {node} differs in {partition}"
+            );
+        }
+    }
+    for round in 1..=ROUNDS {
+        let messages = poll_all(reader, STREAM, &format!("after-{round}"), 0).await;
+        let first = messages.first().expect("the topic has its message");
+        plan.message(1)
+            .check(first)
+            .unwrap_or_else(|reason| panic!("{reason}"));
+    }
+}

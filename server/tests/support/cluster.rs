@@ -1,0 +1,271 @@
+//! Three `biplane serve` processes with one configuration file, free ports and folders of their
+//! own. They end with the value, also when a test fails, and then their last log lines are shown.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::ports::HeldPorts;
+use super::raw_client::{RawClient, RawNode};
+use super::{Turn, turn, wait_until};
+
+/// Nodes of a test cluster.
+pub(crate) const NODES: usize = 3;
+/// How long a boot or an election may take before a test gives up.
+const SERVING_LIMIT: Duration = Duration::from_secs(30);
+const LOG_LINES_SHOWN: usize = 60;
+
+/// Timers at the short end of what chapter 09 section 5.2 allows.
+const TIMERS: &str = r#"
+heartbeat_timeout = "2s"
+commit_broadcast_interval = "100ms"
+prepare_retransmit_interval = "100ms"
+view_change_retransmit_interval = "200ms"
+view_change_status_timeout = "2s"
+request_start_view_retransmit_interval = "300ms"
+repair_retry_interval = "300ms"
+repair_gap_debounce_interval = "500ms"
+"#;
+
+/// A running cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    nodes: Vec<Node>,
+    config: PathBuf,
+    folder: Option<TempDir>,
+    _turn: Turn,
+}
+
+#[derive(Debug)]
+struct Node {
+    client: SocketAddr,
+    process: Option<Child>,
+}
+
+impl Cluster {
+    /// Starts all nodes and waits until each of them serves logins and they name one primary.
+    pub(crate) fn start() -> Self {
+        let turn = turn();
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let held = HeldPorts::any(2 * NODES as u16);
+        let (clients, replicas) = held.ports.split_at(NODES);
+        let config = folder.path().join("cluster.toml");
+        fs::write(&config, config_text(clients, replicas)).expect("the configuration file");
+        let nodes = clients
+            .iter()
+            .map(|port| Node {
+                client: (Ipv4Addr::LOCALHOST, *port).into(),
+                process: None,
+            })
+            .collect();
+        drop(held);
+        let mut cluster = Self {
+            nodes,
+            config,
+            folder: Some(folder),
+            _turn: turn,
+        };
+        for node in 0..NODES {
+            cluster.spawn(node);
+        }
+        cluster.wait_serving();
+        cluster
+    }
+
+    /// Client address of `node`.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        self.nodes[node].client
+    }
+
+    /// Client addresses in order of replica id.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.client).collect()
+    }
+
+    /// Kills `node` with SIGKILL and reaps it.
+    pub(crate) fn kill9(&mut self, node: usize) {
+        let mut process = self.nodes[node].process.take().expect("the node runs");
+        process.kill().expect("the process can be killed");
+        process.wait().expect("the process ends");
+    }
+
+    /// Starts `node` again on the data it had.
+    pub(crate) fn restart(&mut self, node: usize) {
+        assert!(self.nodes[node].process.is_none(), "node {node} still runs");
+        self.spawn(node);
+    }
+
+    /// A logged-in raw connection to `node`.
+    pub(crate) fn raw(&mut self, node: usize) -> RawClient {
+        wait_until(&format!("a login at node {node}"), SERVING_LIMIT, || {
+            self.check_alive();
+            RawClient::login(self.nodes[node].client).map_err(|error| error.to_string())
+        })
+    }
+
+    /// The metadata primary on which all running nodes agree, waiting for an election if need be.
+    pub(crate) fn primary(&mut self) -> usize {
+        wait_until(
+            "one primary named by all running nodes",
+            SERVING_LIMIT,
+            || {
+                self.check_alive();
+                let mut named = Vec::new();
+                for (id, node) in self.nodes.iter().enumerate() {
+                    if node.process.is_some() {
+                        let primary = self.primary_named_by(id)?;
+                        if named.last().is_some_and(|other| *other != primary) {
+                            return Err(format!("node {id} names {primary}, others {named:?}"));
+                        }
+                        named.push(primary);
+                    }
+                }
+                let primary = *named.first().ok_or("no node runs")?;
+                if self.nodes[primary].process.is_none() {
+                    return Err(format!("the primary is node {primary}, which is dead"));
+                }
+                Ok(primary)
+            },
+        )
+    }
+
+    fn primary_named_by(&self, node: usize) -> Result<usize, String> {
+        let says = |what: String| format!("node {node}: {what}");
+        let mut raw = RawClient::login(self.nodes[node].client)
+            .map_err(|error| says(format!("login: {error}")))?;
+        let roster = raw
+            .cluster_metadata()
+            .map_err(|error| says(format!("cluster metadata: {error}")))?;
+        self.check_roster(&roster);
+        roster
+            .iter()
+            .position(|entry| entry.is_primary)
+            .ok_or_else(|| says("no primary".into()))
+    }
+
+    fn check_roster(&self, roster: &[RawNode]) {
+        let listed: Vec<_> = roster
+            .iter()
+            .map(|entry| format!("{} {}:{}", entry.name, entry.ip, entry.tcp))
+            .collect();
+        let wanted: Vec<_> = (0..NODES)
+            .map(|node| format!("node-{node} {}", self.nodes[node].client))
+            .collect();
+        assert_eq!(listed, wanted, "the cluster metadata is the roster");
+    }
+
+    fn wait_serving(&mut self) {
+        for node in 0..NODES {
+            let mut raw = self.raw(node);
+            raw.ping().expect("a ping is answered");
+        }
+        self.primary();
+    }
+
+    /// Panics when a node that should run has ended by itself.
+    pub(crate) fn check_alive(&mut self) {
+        for (id, node) in self.nodes.iter_mut().enumerate() {
+            let Some(process) = &mut node.process else {
+                continue;
+            };
+            if let Some(status) = process.try_wait().expect("a child can be asked") {
+                node.process = None;
+                panic!("node {id} ended by itself: {status}");
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder
+            .as_ref()
+            .expect("the folder is there until drop")
+            .path()
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.path().join(format!("node-{node}.log"))
+    }
+
+    fn spawn(&mut self, node: usize) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(node))
+            .expect("a log");
+        let process = Command::new(env!("CARGO_BIN_EXE_biplane"))
+            .args([
+                "serve",
+                "--with-default-root-credentials",
+                "--supervised",
+                "--replica-id",
+            ])
+            .arg(node.to_string())
+            .arg("--config")
+            .arg(&self.config)
+            .arg("--data")
+            .arg(self.path().join(format!("data-{node}")))
+            .env_remove("IGGY_CONFIG_PATH")
+            .env_remove("IGGY_ROOT_USERNAME")
+            .env_remove("IGGY_ROOT_PASSWORD")
+            // A supervised node stops when this pipe closes, so it cannot outlive a test process
+            // that is itself killed.
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the server starts");
+        self.nodes[node].process = Some(process);
+    }
+
+    fn show_logs(&self) {
+        for node in 0..NODES {
+            let text = fs::read_to_string(self.log(node)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+            println!(
+                "--- node {node}, last {} of {} log lines",
+                shown.len(),
+                lines.len()
+            );
+            println!("{}", shown.join("\n"));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(process) = &mut node.process {
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+        if std::thread::panicking() {
+            self.show_logs();
+        }
+        if std::env::var_os("BIPLANE_TEST_KEEP").is_some()
+            && let Some(folder) = self.folder.take()
+        {
+            println!("kept: {}", folder.keep().display());
+        }
+    }
+}
+
+fn config_text(clients: &[u16], replicas: &[u16]) -> String {
+    let mut text = String::from("[message_bus]\nreconnect_period = \"200ms\"\n\n");
+    text.push_str("[cluster]\nenabled = true\nname = \"end-to-end\"\n");
+    text.push_str(TIMERS);
+    for (node, (client, replica)) in clients.iter().zip(replicas).enumerate() {
+        let _ = write!(
+            text,
+            "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
+             replica_id = {node}\nports = {{ tcp = {client}, tcp_replica = {replica} }}\n"
+        );
+    }
+    text
+}

@@ -1,0 +1,223 @@
+//! The command line: which seeds of which profile, for how long, and what to say about them.
+
+use std::fmt::Write as _;
+
+use crate::coverage::Counters;
+use crate::options::Profile;
+use crate::report;
+use crate::world::{Outcome, Verdict};
+
+/// Exit code of a misuse or of a fault of the simulator itself.
+pub const EXIT_OWN_FAULT: u8 = 5;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arguments {
+    /// First seed.
+    pub seed: u64,
+    /// Profiles, run in turn.
+    pub profiles: Vec<Profile>,
+    /// Number of seeds per profile.
+    pub runs: u64,
+    /// Stop after this many minutes, whatever the number of runs.
+    pub minutes: Option<u64>,
+    /// Run every seed twice and compare.
+    pub twice: bool,
+    /// Print the log of each run.
+    pub log: bool,
+    /// Go on after a failure.
+    pub keep_going: bool,
+    /// Folder for bundles of failed runs.
+    pub bundles: Option<String>,
+}
+
+/// How to call the program.
+pub const USAGE: &str = "\
+simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
+         [--keep-going] [--bundles DIR] [--smoke]
+
+  --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
+  --profile P    calm net clock crash disk transfer churn correlated lite all (default all);
+                 several separated by commas
+  --runs K       seeds per profile, counting up from the first (default 1)
+  --minutes M    stop after M minutes
+  --twice        run each seed twice and compare the trace hashes
+  --log          print what happened, event by event
+  --keep-going   do not stop at the first failure
+  --bundles DIR  write what helps to understand a failed run to DIR
+  --smoke        the fixed set of every change: a few seeds of each profile
+
+Exit codes: 0 passed, 1 safety, 2 liveness, 3 panic, 4 vacuous, 5 misuse or own fault.
+";
+
+impl Arguments {
+    /// Reads the arguments after the program's name.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = Self {
+            seed: 1,
+            profiles: vec![Profile::All],
+            runs: 1,
+            minutes: None,
+            twice: false,
+            log: false,
+            keep_going: false,
+            bundles: None,
+        };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--seed" => arguments.seed = parse_seed(&value()?)?,
+                "--profile" => arguments.profiles = parse_profiles(&value()?)?,
+                "--runs" => arguments.runs = parse_number(&value()?)?,
+                "--minutes" => arguments.minutes = Some(parse_number(&value()?)?),
+                "--bundles" => arguments.bundles = Some(value()?),
+                "--twice" => arguments.twice = true,
+                "--log" => arguments.log = true,
+                "--keep-going" => arguments.keep_going = true,
+                "--smoke" => {
+                    arguments.profiles = SMOKE.to_vec();
+                    arguments.runs = SMOKE_RUNS;
+                }
+                other => return Err(format!("unknown argument {other}")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Profiles of the smoke run.
+const SMOKE: [Profile; 2] = [Profile::Calm, Profile::Lite];
+/// Seeds per profile of the smoke run.
+const SMOKE_RUNS: u64 = 20;
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    if text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(biplane_wire::xxh3(text.to_ascii_lowercase().as_bytes()));
+    }
+    parse_number(text)
+}
+
+fn parse_profiles(text: &str) -> Result<Vec<Profile>, String> {
+    let parse = |name: &str| Profile::from_name(name).ok_or(format!("unknown profile {name}"));
+    text.split(',').map(parse).collect()
+}
+
+/// Sums of a sweep.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Runs done.
+    pub runs: u64,
+    /// Runs by verdict.
+    verdicts: std::collections::BTreeMap<&'static str, u64>,
+    counters: Counters,
+    steps: u64,
+    vacuous: u64,
+    worst: u8,
+}
+
+impl Tally {
+    /// Adds a run.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.runs += 1;
+        self.steps += outcome.steps;
+        *self.verdicts.entry(outcome.verdict.word()).or_default() += 1;
+        self.counters.merge(&outcome.counters);
+        match outcome.verdict {
+            Verdict::Passed => {}
+            Verdict::Vacuous(_) => self.vacuous += 1,
+            _ if self.worst == 0 => self.worst = outcome.verdict.exit_code(),
+            _ => {}
+        }
+    }
+
+    /// The exit code of the sweep: one vacuous run in ten is allowed.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.worst {
+            0 if self.vacuous > 0 && (self.runs == 1 || self.vacuous * 10 > self.runs) => 4,
+            worst => worst,
+        }
+    }
+
+    /// The table of a sweep.
+    #[must_use]
+    pub fn table(&self, name: &str, seconds: f64) -> String {
+        let mut text = format!(
+            "{name}: {} runs in {seconds:.1} s, {} steps, {:.0} steps per second\n",
+            self.runs,
+            self.steps,
+            self.steps as f64 / seconds.max(0.001)
+        );
+        for (word, count) in &self.verdicts {
+            let _ = writeln!(text, "{count:>10} {word}");
+        }
+        for (name, count) in self.counters.iter() {
+            let _ = writeln!(text, "{count:>10} {name}");
+        }
+        text
+    }
+}
+
+/// Runs one seed, twice if asked, and says what came of it.
+///
+/// # Errors
+///
+/// Two runs of the seed differ: a fault of the simulator or of a core's determinism.
+pub fn run_seed(arguments: &Arguments, seed: u64, profile: Profile) -> Result<Outcome, String> {
+    let outcome = crate::run(seed, profile, arguments.log);
+    if arguments.twice {
+        let again = crate::run(seed, profile, false);
+        if again.trace != outcome.trace || again.verdict != outcome.verdict {
+            return Err(format!(
+                "seed {seed} {} is not deterministic: {:016x} and {:016x}",
+                profile.name(),
+                outcome.trace,
+                again.trace
+            ));
+        }
+    }
+    Ok(outcome)
+}
+
+/// The bundle of a failed run: it is run again with its log kept.
+#[must_use]
+pub fn failure_bundle(outcome: &Outcome) -> String {
+    let options = &outcome.options;
+    let again = crate::run(options.seed, options.profile, true);
+    report::bundle(&again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Arguments, String> {
+        Arguments::parse(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments_are_read_and_nonsense_is_refused() {
+        let parsed = parse("--seed 7 --profile lite,net --runs 3 --twice").expect("valid");
+        assert_eq!((parsed.seed, parsed.runs, parsed.twice), (7, 3, true));
+        assert_eq!(parsed.profiles, [Profile::Lite, Profile::Net]);
+        for wrong in ["--seed", "--seed x", "--profile nope", "--frobnicate", "--runs -1"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_commit_hash_is_a_seed() {
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        let seed = parse(&format!("--seed {hash}")).expect("valid").seed;
+        assert_eq!(seed, parse(&format!("--seed {}", hash.to_uppercase())).expect("valid").seed);
+    }
+}

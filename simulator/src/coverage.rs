@@ -1,0 +1,72 @@
+//! What happened in a run, by name, and what must have happened for it to mean anything.
+
+use std::collections::BTreeMap;
+
+use crate::options::{Options, Profile};
+
+/// Counts by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Counters {
+    /// Adds to a count.
+    pub fn add(&mut self, name: &'static str, count: u64) {
+        *self.counts.entry(name).or_default() += count;
+    }
+
+    /// A count.
+    #[must_use]
+    pub fn get(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// All counts that are not zero, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.counts.iter().map(|(&name, &count)| (name, count)).filter(|(_, count)| *count > 0)
+    }
+
+    /// Adds all counts of another run.
+    pub fn merge(&mut self, other: &Self) {
+        for (name, count) in other.iter() {
+            self.add(name, count);
+        }
+    }
+
+    /// What the profile of a run promises and its counts do not show.
+    #[must_use]
+    pub fn missing(&self, options: &Options) -> Option<String> {
+        let mut needed = vec!["ops committed", "requests completed", "frames delivered"];
+        if options.replicas == 1 {
+            needed.pop();
+        }
+        match options.profile {
+            Profile::Crash | Profile::Lite | Profile::Correlated => needed.push("node starts"),
+            Profile::Calm
+            | Profile::Net
+            | Profile::Clock
+            | Profile::Disk
+            | Profile::Transfer
+            | Profile::Churn
+            | Profile::All => {}
+        }
+        needed.into_iter().find(|name| self.get(name) == 0).map(|name| format!("no {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_commits_is_vacuous() {
+        let options = Options::drawn(1, Profile::Calm);
+        let mut counters = Counters::default();
+        assert_eq!(counters.missing(&options).as_deref(), Some("no ops committed"));
+        for name in ["ops committed", "requests completed", "frames delivered"] {
+            counters.add(name, 1);
+        }
+        assert_eq!(counters.missing(&options), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! The bytes of one file: what readers see, what a crash cannot take, and the writes in between.
+//!
+//! A write changes the visible side at once and waits as [`Pending`]; a sync moves it to the
+//! durable side. Damage is an overlay on top of both, so that healing it is exact and pristine
+//! bytes never get lost.
+
+use std::collections::BTreeMap;
+
+use crate::prng::Prng;
+
+/// The unit in which unsynced bytes survive a crash or not, and in which damage strikes.
+pub const SECTOR: u64 = 512;
+
+/// How a crash treats what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashMode {
+    /// Everything had reached the disk.
+    KeepAll,
+    /// Nothing had.
+    LoseAll,
+    /// A prefix of the changes had, in the order they were made.
+    Prefix,
+    /// Each change meets its own fate.
+    Subset,
+    /// Each change meets its own fate, and writes may be torn or garbled.
+    Torn,
+}
+
+/// What happens to one unsynced change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It had reached the disk.
+    Keep,
+    /// It had not.
+    Lose,
+    /// Some of its sectors had.
+    Tear,
+    /// Its sectors hold something, but not what was written.
+    Garble,
+}
+
+/// Draws fates in one mode.
+#[derive(Debug)]
+pub struct Fates<'a> {
+    mode: CrashMode,
+    keep_first: u64,
+    seen: u64,
+    prng: &'a mut Prng,
+}
+
+impl<'a> Fates<'a> {
+    /// For a crash that finds `changes` unsynced changes.
+    pub fn new(mode: CrashMode, changes: u64, prng: &'a mut Prng) -> Self {
+        let keep_first = prng.below(changes + 1);
+        Self { mode, keep_first, seen: 0, prng }
+    }
+
+    /// The fate of the next change.
+    pub fn next(&mut self) -> Fate {
+        self.seen += 1;
+        match self.mode {
+            CrashMode::KeepAll => Fate::Keep,
+            CrashMode::LoseAll => Fate::Lose,
+            CrashMode::Prefix if self.seen <= self.keep_first => Fate::Keep,
+            CrashMode::Prefix => Fate::Lose,
+            CrashMode::Subset if self.prng.chance(500_000) => Fate::Keep,
+            CrashMode::Subset => Fate::Lose,
+            CrashMode::Torn => match self.prng.weighted(&[3, 3, 3, 1]) {
+                0 => Fate::Keep,
+                1 => Fate::Lose,
+                2 => Fate::Tear,
+                _ => Fate::Garble,
+            },
+        }
+    }
+}
+
+/// A change of a file that no sync has covered.
+#[derive(Clone, Debug)]
+enum Pending {
+    Data { offset: u64, bytes: Vec<u8>, abandoned: bool },
+    Length { len: u64, abandoned: bool },
+}
+
+impl Pending {
+    fn abandoned(&self) -> bool {
+        match self {
+            Self::Data { abandoned, .. } | Self::Length { abandoned, .. } => *abandoned,
+        }
+    }
+
+    fn abandon(&mut self) {
+        match self {
+            Self::Data { abandoned, .. } | Self::Length { abandoned, .. } => *abandoned = true,
+        }
+    }
+
+    fn apply(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Data { offset, bytes, .. } => overwrite(to, *offset, bytes),
+            Self::Length { len, .. } => to.resize(*len as usize, 0),
+        }
+    }
+}
+
+/// Damage of one sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Every read returns the bytes changed in the same way.
+    Rot {
+        /// Position within the sector.
+        at: u16,
+        /// Flipped bits of that byte; not zero.
+        mask: u8,
+    },
+    /// Every read fails.
+    Unreadable,
+}
+
+/// The content of a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileContent {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Pending>,
+    damage: BTreeMap<u64, Damage>,
+    generation: u64,
+}
+
+impl FileContent {
+    /// A file whose content is durable.
+    #[must_use]
+    pub fn durable_from(bytes: Vec<u8>) -> Self {
+        Self { visible: bytes.clone(), durable: bytes, ..Self::default() }
+    }
+
+    /// Length as readers see it.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.visible.len() as u64
+    }
+
+    /// The bytes a crash cannot take, without damage.
+    #[must_use]
+    pub fn durable(&self) -> &[u8] {
+        &self.durable
+    }
+
+    /// Rises with each change of the durable side.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Writes into the volatile side.
+    pub fn write(&mut self, offset: u64, bytes: Vec<u8>) {
+        overwrite(&mut self.visible, offset, &bytes);
+        self.forget_damage(offset, bytes.len() as u64);
+        self.pending.push(Pending::Data { offset, bytes, abandoned: false });
+    }
+
+    /// Changes the length on the volatile side.
+    pub fn set_len(&mut self, len: u64) {
+        self.visible.resize(len as usize, 0);
+        self.damage.split_off(&len.div_ceil(SECTOR));
+        self.pending.push(Pending::Length { len, abandoned: false });
+    }
+
+    /// Makes what was written durable, except what an earlier sync failed on.
+    pub fn sync(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.generation += 1;
+        let pending = std::mem::take(&mut self.pending);
+        for change in pending {
+            if change.abandoned() {
+                self.pending.push(change);
+            } else {
+                change.apply(&mut self.durable);
+            }
+        }
+    }
+
+    /// A sync failed: what it should have covered may or may not be there, and no later sync
+    /// says so.
+    pub fn fail_sync(&mut self) {
+        self.pending.iter_mut().for_each(Pending::abandon);
+    }
+
+    /// Number of changes that no sync has covered.
+    #[must_use]
+    pub fn unsynced(&self) -> u64 {
+        self.pending.len() as u64
+    }
+
+    /// Power off and on.
+    pub fn crash(&mut self, fates: &mut Fates<'_>) {
+        let pending = std::mem::take(&mut self.pending);
+        if pending.is_empty() && self.visible.len() == self.durable.len() {
+            return;
+        }
+        self.generation += 1;
+        for change in pending {
+            match fates.next() {
+                Fate::Keep => change.apply(&mut self.durable),
+                Fate::Lose => {}
+                fate => self.crash_data(change, fate, fates.prng),
+            }
+        }
+        self.visible.clone_from(&self.durable);
+    }
+
+    fn crash_data(&mut self, change: Pending, fate: Fate, prng: &mut Prng) {
+        let Pending::Data { offset, mut bytes, .. } = change else {
+            return;
+        };
+        let prefix_only = prng.chance(500_000);
+        let stop = prng.below(bytes.len() as u64 + 1);
+        let mut start = 0u64;
+        while start < bytes.len() as u64 {
+            let position = offset + start;
+            let end = (start + SECTOR - position % SECTOR).min(bytes.len() as u64);
+            let part = &mut bytes[start as usize..end as usize];
+            let keep = if prefix_only { end <= stop } else { prng.chance(500_000) };
+            if keep && fate == Fate::Garble {
+                part.iter_mut().for_each(|byte| *byte = prng.bits() as u8);
+            }
+            if keep {
+                overwrite(&mut self.durable, position, part);
+            }
+            start = end;
+        }
+    }
+
+    /// Reads visible bytes as the hardware returns them; `None` when a sector cannot be read.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Option<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.visible.get(start..).unwrap_or(&[]);
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        if self.damage.is_empty() || count == 0 {
+            return Some(count);
+        }
+        let end = offset + count as u64;
+        for (&sector, &damage) in self.damage.range(offset / SECTOR..end.div_ceil(SECTOR)) {
+            match damage {
+                Damage::Unreadable => return None,
+                Damage::Rot { at, mask } => {
+                    let position = sector * SECTOR + u64::from(at);
+                    if (offset..end).contains(&position) {
+                        into[(position - offset) as usize] ^= mask;
+                    }
+                }
+            }
+        }
+        Some(count)
+    }
+
+    /// Damages the sector at `position`; false when the file ends before.
+    pub fn damage(&mut self, position: u64, damage: Damage) -> bool {
+        if position >= self.len() {
+            return false;
+        }
+        self.damage.insert(position / SECTOR, damage);
+        true
+    }
+
+    /// Takes all damage back.
+    pub fn heal(&mut self) {
+        self.damage.clear();
+    }
+
+    /// Number of damaged sectors.
+    #[must_use]
+    pub fn damaged(&self) -> usize {
+        self.damage.len()
+    }
+
+    /// New bytes are good bytes: a sector that is written again works again.
+    fn forget_damage(&mut self, offset: u64, len: u64) {
+        if self.damage.is_empty() || len == 0 {
+            return;
+        }
+        let first = offset / SECTOR;
+        let end = (offset + len).div_ceil(SECTOR);
+        let hit: Vec<u64> = self.damage.range(first..end).map(|(&sector, _)| sector).collect();
+        for sector in hit {
+            self.damage.remove(&sector);
+        }
+    }
+}
+
+fn overwrite(to: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let start = offset as usize;
+    let end = start + bytes.len();
+    if to.len() < end {
+        to.resize(end, 0);
+    }
+    to[start..end].copy_from_slice(bytes);
+}

@@ -1,0 +1,71 @@
+//! Which records may be damaged on which node, decided in advance.
+//!
+//! Every record that a policy promises to keep has copies on a replication quorum at least.
+//! Damage must hit fewer of them, so that what it takes can be recovered while all nodes are
+//! reachable. Stripes of file positions are dealt out to the nodes: a stripe may go bad on one
+//! node only. Superblocks are never damaged: a node that cannot trust its votes refuses to
+//! start, and that is a scripted test.
+
+use biplane_journal::DiskPath;
+
+use crate::disk::SECTOR;
+use crate::world::World;
+
+/// Sectors per stripe: longer than most records, so that few records span two stripes.
+const STRIPE: u64 = 16 * SECTOR;
+
+/// Whether a file may be damaged at all.
+#[must_use]
+pub fn may_rot(path: &str) -> bool {
+    path.ends_with("journal.wal")
+}
+
+/// Whether this node may lose the sector at `position` of a file.
+#[must_use]
+pub fn owns(seed: u64, replicas: u8, node: u8, path: &str, position: u64) -> bool {
+    if replicas < 3 || !may_rot(path) {
+        return false;
+    }
+    // The first and last sector of a stripe stay good on every node: a record that spans two
+    // stripes would otherwise be exposed on two nodes.
+    let within = position % STRIPE;
+    let inner = within >= 4 * SECTOR && within < STRIPE - 4 * SECTOR;
+    let mut bytes = seed.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&(position / STRIPE).to_le_bytes());
+    inner && biplane_wire::xxh3(&bytes) % u64::from(replicas) == u64::from(node)
+}
+
+/// A place on a node's disk where damage is allowed; `None` when the draw found none.
+pub(crate) fn pick(world: &mut World, node: u8) -> Option<(DiskPath, u64)> {
+    let seed = world.options.seed;
+    let replicas = world.options.replicas;
+    let mut files = world.nodes[usize::from(node)].disk.inventory();
+    files.retain(|(path, len, _)| may_rot(path) && *len > 0);
+    let (path, len, _) = world.fault_prng.pick(&files)?.clone();
+    for _ in 0..16 {
+        let position = world.fault_prng.below(len);
+        if owns(seed, replicas, node, &path, position) {
+            return Some((DiskPath::new(&path).ok()?, position));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sector_may_go_bad_on_two_nodes_and_some_may_go_bad() {
+        let mut allowed = 0;
+        for position in (0..1_000_000).step_by(512) {
+            let owners = (0..3).filter(|&node| owns(1, 3, node, "metadata/journal.wal", position));
+            let owners = owners.count();
+            assert!(owners <= 1);
+            allowed += owners;
+        }
+        assert!(allowed > 100);
+        assert!(!owns(1, 3, 0, "metadata/superblock.a", 4096));
+        assert!((0..2).all(|node| !owns(1, 2, node, "metadata/journal.wal", 3000)));
+    }
+}

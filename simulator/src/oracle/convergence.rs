@@ -1,0 +1,109 @@
+//! O14: after healing, replicas are equal.
+//!
+//! All nodes run, each group is open everywhere in the same incarnation, applied exactly the
+//! canonical log, and has the same digest of its state.
+
+use std::collections::BTreeSet;
+
+use biplane_wire::GroupId;
+
+use super::{GroupKey, Look, Oracles, Violation};
+use crate::machine::commit_min;
+
+/// Why a group has not converged yet, or `None` when it has.
+#[must_use]
+pub fn waiting_for(looks: &[Look<'_>], oracles: &Oracles) -> Option<String> {
+    let mut groups: BTreeSet<GroupId> = BTreeSet::new();
+    for look in looks {
+        let Some(machine) = look.machine else {
+            return Some(format!("n{} is not running", look.node));
+        };
+        groups.extend(machine.groups());
+    }
+    groups.into_iter().find_map(|group| group_waits(looks, oracles, group))
+}
+
+fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<String> {
+    let name = super::show_group(group);
+    let mut primaries = 0;
+    let mut digests = BTreeSet::new();
+    for look in looks {
+        let node = look.node;
+        let machine = look.machine?;
+        let (Some(facts), Some(replica)) = (machine.facts(group), machine.replica(group)) else {
+            return Some(format!("n{node} has not opened {name}"));
+        };
+        let key = GroupKey { group, incarnation: facts.incarnation };
+        let last = oracles.committed.canon(key).map(super::committed::Canon::last);
+        let status = replica.status();
+        let applied = commit_min(machine, group);
+        if applied != last.unwrap_or_default() || status.commit_max != status.commit_min {
+            return Some(format!("n{node} {name} is at {status:?} of {last:?}"));
+        }
+        if status.op_head != status.commit_max || status.requests_queued > 0 {
+            return Some(format!("n{node} {name} has work in flight: {status:?}"));
+        }
+        primaries += u32::from(replica.is_caught_up_primary());
+        digests.insert((key.incarnation, machine.digest(group)));
+    }
+    if primaries != 1 {
+        return Some(format!("{name} has {primaries} primaries"));
+    }
+    if digests.len() != 1 {
+        return Some(format!("{name} differs between nodes: {digests:?}"));
+    }
+    None
+}
+
+/// Checks at the end what must hold on every node.
+///
+/// # Errors
+///
+/// The first claim that does not.
+pub fn check(looks: &[Look<'_>], oracles: &mut Oracles) -> Result<(), Violation> {
+    if let Some(text) = waiting_for(looks, oracles) {
+        return Err(Violation { oracle: "O14 convergence", group: None, text });
+    }
+    for look in looks {
+        let Some(machine) = look.machine else {
+            continue;
+        };
+        for group in machine.groups() {
+            let Some(facts) = machine.facts(group) else {
+                continue;
+            };
+            let key = GroupKey { group, incarnation: facts.incarnation };
+            oracles.converged += 1;
+            oracles.acknowledged.covered(look.node, key, commit_min(machine, group))?;
+            held_entries_are_canonical(*look, key, oracles)?;
+        }
+    }
+    Ok(())
+}
+
+fn held_entries_are_canonical(
+    look: Look<'_>,
+    key: GroupKey,
+    oracles: &mut Oracles,
+) -> Result<(), Violation> {
+    let Some(replica) = look.machine.and_then(|machine| machine.replica(key.group)) else {
+        return Ok(());
+    };
+    let Some(canon) = oracles.committed.canon(key) else {
+        return Ok(());
+    };
+    for message in replica.log().iter() {
+        let header: &biplane_wire::PrepareHeader = message.header();
+        let canonical = canon.identity(header.op());
+        if header.op() <= replica.commit_min() && canonical != Some(header.frame.checksum()) {
+            let text = format!(
+                "n{} holds {} below its commit point; canonical is {canonical:?}",
+                look.node,
+                super::committed::describe(header)
+            );
+            return Err(Violation::new("O14 convergence", key.group, text));
+        }
+        oracles.converged += 1;
+    }
+    Ok(())
+}

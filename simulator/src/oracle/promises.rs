@@ -1,0 +1,325 @@
+//! O3, O4 and O10: what leaves a node is kept by its disk, and what commits is held by a quorum.
+//!
+//! View messages and acknowledgements leave only when the durable superblock has the view; an
+//! acknowledgement only while the prepare is held as its policy asks; at the first commit of an
+//! op a replication quorum holds it. After a restart a replica still has, or knows to be
+//! damaged, what it acknowledged under a durable policy. All of it is judged from logs in
+//! memory and from durable bytes, never from what a node says of itself.
+
+use std::collections::BTreeMap;
+
+use biplane_vsr::Durability;
+use biplane_wire::{
+    Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader,
+    PrepareOkHeader, StartViewChangeHeader, StartViewHeader, View,
+};
+
+use super::committed::describe;
+use super::durable::{DurableReader, DurableViews};
+use super::{GroupKey, Look, Violation, replication_quorum};
+use crate::machine::GroupFacts;
+
+/// What nodes promised.
+#[derive(Debug, Default)]
+pub struct Promises {
+    reader: DurableReader,
+    /// Durable acknowledgements by node and group.
+    given: BTreeMap<(u8, GroupKey), BTreeMap<Op, Checksum>>,
+    /// The identity a primary prepared, by group, view and op.
+    prepared: BTreeMap<(GroupKey, View, Op), Checksum>,
+    /// Views seen by node and group: view, then log view.
+    views: BTreeMap<(u8, GroupKey), (View, View)>,
+    /// Views compared with disks.
+    pub views_checked: u64,
+    /// Commits whose holders were counted.
+    pub quorums_checked: u64,
+    /// Acknowledgements compared with logs.
+    pub acks_checked: u64,
+    /// Acknowledgements looked for after a restart.
+    pub restarts_checked: u64,
+}
+
+fn key(facts: &GroupFacts, group: GroupId) -> GroupKey {
+    GroupKey { group, incarnation: facts.incarnation }
+}
+
+impl Promises {
+    /// A frame leaves a node.
+    ///
+    /// # Errors
+    ///
+    /// The promise in it that the node cannot keep.
+    pub fn send(&mut self, look: Look<'_>, message: &Message) -> Result<(), Violation> {
+        match message.command() {
+            Command::PrepareOk => {
+                let header: &PrepareOkHeader = message.header();
+                let view = header.frame.view();
+                self.view(look, header.group(), view, true, "PrepareOk")?;
+                self.acknowledge(look, header)
+            }
+            Command::StartViewChange => {
+                let header: &StartViewChangeHeader = message.header();
+                self.view(look, header.group(), header.frame.view(), false, "StartViewChange")
+            }
+            Command::DoViewChange => {
+                let header: &DoViewChangeHeader = message.header();
+                self.view(look, header.group(), header.frame.view(), false, "DoViewChange")
+            }
+            Command::StartView => {
+                let header: &StartViewHeader = message.header();
+                self.view(look, header.group(), header.frame.view(), true, "StartView")
+            }
+            Command::Commit => {
+                let header: &CommitHeader = message.header();
+                self.view(look, header.group(), header.frame.view(), true, "Commit")
+            }
+            Command::Prepare => self.prepare(look, message.header()),
+            _ => Ok(()),
+        }
+    }
+
+    fn durable_views(&mut self, look: Look<'_>, group: GroupId) -> Option<DurableViews> {
+        let facts = look.machine?.facts(group)?;
+        Some(self.reader.views(look.node, look.disk, &facts.superblock))
+    }
+
+    fn view(
+        &mut self,
+        look: Look<'_>,
+        group: GroupId,
+        view: View,
+        normal: bool,
+        what: &str,
+    ) -> Result<(), Violation> {
+        let Some(durable) = self.durable_views(look, group) else {
+            return Ok(());
+        };
+        self.views_checked += 1;
+        if durable.view < view || normal && durable.log_view < view {
+            let node = look.node;
+            let text = format!("n{node} sends {what} of view {view}; its disk has {durable:?}");
+            return Err(Violation::new("O3 durable view before vote", group, text));
+        }
+        Ok(())
+    }
+
+    /// A primary prepares one identity per view and op.
+    fn prepare(&mut self, look: Look<'_>, header: &PrepareHeader) -> Result<(), Violation> {
+        let Some(machine) = look.machine else {
+            return Ok(());
+        };
+        let (Some(replica), Some(facts)) =
+            (machine.replica(header.group()), machine.facts(header.group()))
+        else {
+            return Ok(());
+        };
+        if !replica.is_primary() || replica.view() != header.frame.view() {
+            return Ok(());
+        }
+        let place = (key(&facts, header.group()), header.frame.view(), header.op());
+        let identity = header.frame.checksum();
+        let known = *self.prepared.entry(place).or_insert(identity);
+        if known != identity {
+            let text = format!(
+                "n{} prepares {} and there was {:016x} in this view before",
+                look.node,
+                describe(header),
+                known.0
+            );
+            return Err(Violation::new("O3 one primary per view", header.group(), text));
+        }
+        Ok(())
+    }
+
+    /// An acknowledgement leaves: the prepare is held as its policy asks.
+    fn acknowledge(
+        &mut self,
+        look: Look<'_>,
+        header: &PrepareOkHeader,
+    ) -> Result<(), Violation> {
+        let group = header.group();
+        let Some(machine) = look.machine else {
+            return Ok(());
+        };
+        let Some(facts) = machine.facts(group) else {
+            return Ok(());
+        };
+        self.acks_checked += 1;
+        let entry = (header.op(), header.prepare_checksum());
+        let policy = machine.durability(group, header.operation());
+        if !self.holds(look, group, entry, policy) {
+            let text = format!(
+                "n{} acknowledges op {} ({:016x}) without holding it ({policy:?})",
+                look.node, entry.0, entry.1.0
+            );
+            return Err(Violation::new("O10 acknowledgement is held", group, text));
+        }
+        if policy == Durability::Disk {
+            let given = self.given.entry((look.node, key(&facts, group))).or_default();
+            given.insert(entry.0, entry.1);
+        }
+        Ok(())
+    }
+
+    /// Whether a node holds a prepare: in memory or in durable pages, by looking.
+    pub fn holds(
+        &mut self,
+        look: Look<'_>,
+        group: GroupId,
+        entry: (Op, Checksum),
+        policy: Durability,
+    ) -> bool {
+        let Some(machine) = look.machine else {
+            return false;
+        };
+        let Some(replica) = machine.replica(group) else {
+            return false;
+        };
+        if replica.commit_min() >= entry.0 {
+            return true;
+        }
+        let held = replica.log().header(entry.0).map(|header| header.frame.checksum());
+        match policy {
+            Durability::Memory => held == Some(entry.1),
+            Durability::Disk => self.holds_durably(look, group, entry),
+        }
+    }
+
+    fn holds_durably(
+        &mut self,
+        look: Look<'_>,
+        group: GroupId,
+        entry: (Op, Checksum),
+    ) -> bool {
+        let facts = look.machine.and_then(|machine| machine.facts(group));
+        let Some((log, overhead)) = facts.and_then(|facts| facts.prepare_log) else {
+            return false;
+        };
+        self.reader.holds(look.node, look.disk, &log, overhead, entry)
+    }
+
+    /// The first commit of an op: count who holds it. `log` is where nodes that are down keep
+    /// the group.
+    ///
+    /// # Errors
+    ///
+    /// Fewer than a replication quorum.
+    pub fn first_commit(
+        &mut self,
+        looks: &[Look<'_>],
+        facts: &GroupFacts,
+        header: &PrepareHeader,
+        policy: Durability,
+    ) -> Result<(), Violation> {
+        self.quorums_checked += 1;
+        let group = header.group();
+        let entry = (header.op(), header.frame.checksum());
+        let mut holders = Vec::new();
+        for &look in looks {
+            let down_but_durable = look.machine.is_none() && policy == Durability::Disk;
+            let held = match (&facts.prepare_log, down_but_durable) {
+                (Some((log, overhead)), true) => {
+                    self.reader.holds(look.node, look.disk, log, *overhead, entry)
+                }
+                _ => self.holds(look, group, entry, policy),
+            };
+            if held {
+                holders.push(look.node);
+            }
+        }
+        let needed = replication_quorum(looks.len() as u8);
+        if holders.len() < needed {
+            let text = format!(
+                "{} committed while only {holders:?} hold it ({policy:?}), {needed} are needed",
+                describe(header)
+            );
+            return Err(Violation::new("O4 quorum holds at commit", group, text));
+        }
+        Ok(())
+    }
+
+    /// After each step: views never fall.
+    ///
+    /// # Errors
+    ///
+    /// A view that fell, also over a restart.
+    pub fn step(&mut self, look: Look<'_>, group: GroupId) -> Result<(), Violation> {
+        let Some(machine) = look.machine else {
+            return Ok(());
+        };
+        let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group)) else {
+            return Ok(());
+        };
+        let status = replica.status();
+        let now = (status.view, status.log_view);
+        let place = (look.node, key(&facts, group));
+        let known = self.views.entry(place).or_insert(now);
+        if now.0 < known.0 || now.1 < known.1 {
+            let text = format!("n{} goes from {known:?} back to {now:?}", look.node);
+            return Err(Violation::new("O10 views rise", group, text));
+        }
+        *known = now;
+        Ok(())
+    }
+
+    /// A node is about to lose its memory: what it had taken back by then is no promise.
+    pub fn crash(&mut self, look: Look<'_>) {
+        let Some(machine) = look.machine else {
+            return;
+        };
+        for group in machine.groups() {
+            let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group))
+            else {
+                continue;
+            };
+            let place = (look.node, key(&facts, group));
+            if let Some(given) = self.given.get_mut(&place) {
+                given.retain(|&op, &mut identity| {
+                    let held = replica.log().header(op).map(|header| header.frame.checksum());
+                    replica.commit_min() >= op
+                        || held == Some(identity) && replica.log().is_durable(op)
+                });
+            }
+            // Only what is durable binds the next life.
+            let durable = self.reader.views(look.node, look.disk, &facts.superblock);
+            self.views.insert(place, (durable.view, durable.log_view));
+        }
+    }
+
+    /// A node came back: it has, or knows that it lacks, each op it acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// An op it forgot.
+    pub fn restart(&mut self, look: Look<'_>, group: GroupId) -> Result<(), Violation> {
+        let Some(machine) = look.machine else {
+            return Ok(());
+        };
+        let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group)) else {
+            return Ok(());
+        };
+        let Some(given) = self.given.get(&(look.node, key(&facts, group))) else {
+            return Ok(());
+        };
+        let above = replica.commit_min().next();
+        for (&op, &identity) in given.range(above..) {
+            self.restarts_checked += 1;
+            let held = replica.log().header(op).map(|header| header.frame.checksum());
+            if held != Some(identity) && !replica.log().is_damaged(op) {
+                let text = format!(
+                    "n{} acknowledged op {op} as {:016x} and came back with {held:?}",
+                    look.node, identity.0
+                );
+                return Err(Violation::new("O10 acknowledged kept at restart", group, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node lost its disk on purpose.
+    pub fn wipe(&mut self, node: u8) {
+        self.reader.forget(node);
+        self.given.retain(|(owner, _), _| *owner != node);
+        self.views.retain(|(owner, _), _| *owner != node);
+    }
+}

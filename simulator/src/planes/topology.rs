@@ -1,0 +1,151 @@
+//! Committed metadata becomes partition groups of this node, as in the server.
+
+use std::collections::BTreeMap;
+
+use biplane_journal::{DiskPath, DiskView};
+use biplane_metadata_plane::options::{Durability as TopicDurability, TopicSettings};
+use biplane_metadata_plane::state::topology::{PartitionSpec, TopologyChange};
+use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, GroupSpec, Input, TopicOptions};
+use biplane_vsr::Durability;
+use biplane_wire::{GroupId, Operation};
+
+use super::PlanesNode;
+use crate::machine::GroupFacts;
+
+impl PlanesNode {
+    /// Opens every partition that metadata names; at boot.
+    pub(super) fn open_partitions(&mut self, disk: &dyn DiskView) {
+        let specs: Vec<PartitionSpec> = self.metadata.state().topology().collect();
+        for spec in specs {
+            self.open_partition(&spec, false, disk);
+        }
+    }
+
+    fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool, disk: &dyn DiskView) {
+        let spec = group_spec(spec, is_new);
+        self.partitions.open_group(spec, disk, &mut self.partition_out);
+    }
+
+    pub(super) fn on_topology(&mut self, change: TopologyChange, disk: &dyn DiskView) {
+        match change {
+            TopologyChange::PartitionCreated(spec) => self.open_partition(&spec, true, disk),
+            TopologyChange::PartitionDeleted { group, .. } => {
+                self.step_partitions(Input::CloseGroup { group });
+            }
+            TopologyChange::PartitionPurged { group, .. }
+            | TopologyChange::PartitionTruncated { group, .. } => {
+                self.update(|spec| spec.group == group);
+            }
+            TopologyChange::TopicUpdated { stream, topic, .. } => {
+                self.update(|spec| (spec.stream, spec.topic) == (stream, topic));
+            }
+            TopologyChange::GroupDeleted { stream, topic, group } => {
+                self.forget_group(stream, topic, group);
+            }
+            TopologyChange::Replaced => self.reconcile(disk),
+        }
+    }
+
+    fn update(&mut self, concerned: impl Fn(&PartitionSpec) -> bool) {
+        let specs: Vec<PartitionSpec> =
+            self.metadata.state().topology().filter(concerned).collect();
+        for spec in specs {
+            self.step_partitions(Input::UpdateGroup(group_spec(&spec, false)));
+        }
+    }
+
+    fn forget_group(&mut self, stream: u32, topic: u32, group: u64) {
+        let Ok(id) = u32::try_from(group) else { return };
+        let of_topic = |group: &GroupId| {
+            group.unpack().is_some_and(|key| (key.stream, key.topic) == (stream, topic))
+        };
+        let groups: Vec<GroupId> = self.partitions.groups().filter(of_topic).collect();
+        for group in groups {
+            self.step_partitions(Input::ForgetOffset { group, key: ConsumerKey::Group(id) });
+        }
+    }
+
+    /// The whole state was replaced: close what is gone, open what is new, update the rest.
+    fn reconcile(&mut self, disk: &dyn DiskView) {
+        let wanted: BTreeMap<GroupId, PartitionSpec> =
+            self.metadata.state().topology().map(|spec| (spec.group, spec)).collect();
+        let present: Vec<GroupId> = self.partitions.groups().collect();
+        for group in present {
+            if !wanted.contains_key(&group) {
+                self.step_partitions(Input::CloseGroup { group });
+            }
+        }
+        for spec in wanted.values() {
+            self.open_partition(spec, false, disk);
+        }
+    }
+
+    fn settings(&self, group: GroupId) -> Option<PartitionSpec> {
+        self.metadata.state().topology().find(|spec| spec.group == group)
+    }
+
+    pub(super) fn policy(&self, group: GroupId, operation: Operation) -> Durability {
+        if group.is_metadata() {
+            return Durability::Disk;
+        }
+        let policy = self.settings(group).map(|spec| match operation {
+            Operation::SendMessages => spec.settings.durability,
+            _ => spec.settings.consumer_offset_durability,
+        });
+        match policy {
+            Some(TopicDurability::Persisted) => Durability::Disk,
+            _ => Durability::Memory,
+        }
+    }
+
+    pub(super) fn group_facts(&self, group: GroupId) -> Option<GroupFacts> {
+        let path = |text: &str| DiskPath::new(text).ok();
+        if group.is_metadata() {
+            return Some(GroupFacts {
+                incarnation: 0,
+                superblock: path("metadata")?,
+                prepare_log: Some((path("metadata/journal.wal")?, 0)),
+            });
+        }
+        let spec = self.settings(group)?;
+        let key = group.unpack()?;
+        let (stream, topic, partition) = (key.stream, key.topic, key.partition);
+        let dir = format!("streams/{stream}/topics/{topic}/partitions/{partition}");
+        let revision = spec.created_revision;
+        let log = path(&format!("{dir}/prepares-{revision}/prepares.wal"))?;
+        Some(GroupFacts {
+            incarnation: revision,
+            superblock: path(&dir)?,
+            prepare_log: Some((log, 8)),
+        })
+    }
+}
+
+fn group_spec(spec: &PartitionSpec, is_new: bool) -> GroupSpec {
+    GroupSpec {
+        group: spec.group,
+        created_revision: spec.created_revision,
+        created_view: spec.created_view,
+        is_new,
+        options: topic_options(&spec.settings, spec.partitions_count),
+        purge_generation: spec.purge_generation,
+        deleted_up_to: spec.deleted_up_to_offset,
+    }
+}
+
+fn topic_options(settings: &TopicSettings, partitions_count: u32) -> TopicOptions {
+    let policy = |durability| match durability {
+        TopicDurability::Replicated => DurabilityPolicy::Replicated,
+        TopicDurability::Persisted => DurabilityPolicy::Persisted,
+    };
+    TopicOptions {
+        durability: policy(settings.durability),
+        consumer_offset_durability: policy(settings.consumer_offset_durability),
+        messages_required_to_save: settings.messages_required_to_save,
+        size_of_messages_required_to_save: settings.size_of_messages_required_to_save,
+        segment_size: settings.segment_size,
+        message_expiry: settings.message_expiry,
+        max_topic_size: settings.max_topic_size,
+        partitions_count,
+    }
+}

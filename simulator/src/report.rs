@@ -1,0 +1,180 @@
+//! What people read: frames, calls and answers on one line, verdicts, tables, bundles.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::sync::Once;
+
+use biplane_wire::{
+    Command, CommitHeader, DoViewChangeHeader, Message, PrepareHeader, PrepareOkHeader,
+    RepairRangeReplyHeader, RequestPreparesHeader, StartViewHeader,
+};
+
+use crate::machine::{Answer, Call};
+use crate::oracle::show_group;
+use crate::time::show;
+use crate::world::{Outcome, Verdict};
+
+thread_local! {
+    static PANIC_PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Remembers where panics happen instead of printing them: a panicking core is a verdict.
+pub fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            let place = info.location().map_or_else(String::new, ToString::to_string);
+            PANIC_PLACE.with(|slot| *slot.borrow_mut() = place);
+        }));
+    });
+}
+
+/// Where the latest panic happened.
+#[must_use]
+pub fn last_panic_place() -> String {
+    PANIC_PLACE.with(|slot| slot.borrow().clone())
+}
+
+/// A replica frame on one line.
+#[must_use]
+pub fn describe_frame(message: &Message) -> String {
+    let command = message.command();
+    let view = message.generic().frame.view();
+    let detail = match command {
+        Command::Prepare | Command::RepairPrepare => {
+            let header: &PrepareHeader = message.header();
+            format!(
+                "{} op {} ({:016x}) commit {}",
+                show_group(header.group()),
+                header.op(),
+                header.frame.checksum().0,
+                header.commit()
+            )
+        }
+        Command::PrepareOk => {
+            let header: &PrepareOkHeader = message.header();
+            let checksum = header.prepare_checksum().0;
+            format!("{} op {} ({checksum:016x})", show_group(header.group()), header.op())
+        }
+        Command::Commit => {
+            let header: &CommitHeader = message.header();
+            format!("{} commit {}", show_group(header.group()), header.commit())
+        }
+        Command::DoViewChange => {
+            let header: &DoViewChangeHeader = message.header();
+            format!(
+                "{} log {} op {} commit {} nack {:b} present {:b}",
+                show_group(header.group()),
+                header.log_view(),
+                header.op(),
+                header.commit(),
+                header.nack_bitset(),
+                header.present_bitset()
+            )
+        }
+        Command::StartView => {
+            let header: &StartViewHeader = message.header();
+            let (op, commit) = (header.op(), header.commit());
+            format!("{} op {op} commit {commit}", show_group(header.group()))
+        }
+        Command::RequestPrepares => {
+            let header: &RequestPreparesHeader = message.header();
+            let (from, to) = (header.from_op(), header.to_op());
+            format!("{} {from}..{to}", show_group(header.group()))
+        }
+        Command::RepairDone | Command::RangeEvicted => {
+            let header: &RepairRangeReplyHeader = message.header();
+            format!("{} op {}", show_group(header.group()), header.op())
+        }
+        _ => String::new(),
+    };
+    format!("{command:?} v{view} {detail}")
+}
+
+/// A call on one line.
+#[must_use]
+pub fn describe_call(call: &Call) -> String {
+    match call {
+        Call::Register { client, user_id } => format!("Register {:x} user {user_id}", client.0),
+        Call::Logout { client, session, request } => {
+            format!("Logout {:x} session {session} request {request}", client.0)
+        }
+        Call::Request { group, client, session, request, operation, .. } => format!(
+            "{operation:?} {} client {:x} session {session} request {request}",
+            show_group(*group),
+            client.0
+        ),
+        Call::Poll { group, query } => format!("Poll {} {query:?}", show_group(*group)),
+    }
+}
+
+/// An answer on one line.
+#[must_use]
+pub fn describe_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Replied { code, message } => {
+            let header: &biplane_wire::ReplyHeader = message.header();
+            format!("code {code} op {}", header.op())
+        }
+        Answer::Polled { status, body } => format!("poll {status}, {} bytes", body.len()),
+        other => format!("{other:?}"),
+    }
+}
+
+/// The line that runs an outcome again.
+#[must_use]
+pub fn reproduce(outcome: &Outcome) -> String {
+    let options = &outcome.options;
+    format!(
+        "cargo run --release -p biplane-simulator -- --seed {} --profile {}",
+        options.seed,
+        options.profile.name()
+    )
+}
+
+/// The verdict of a run on one line.
+#[must_use]
+pub fn verdict_line(outcome: &Outcome) -> String {
+    let options = &outcome.options;
+    let mut line = format!(
+        "seed {} {} r{} {}: {} steps, {}, trace {:016x}",
+        options.seed,
+        options.profile.name(),
+        options.replicas,
+        outcome.verdict.word(),
+        outcome.steps,
+        show(outcome.ended),
+        outcome.trace
+    );
+    match &outcome.verdict {
+        Verdict::Passed => {}
+        Verdict::Safety(violation) => {
+            let _ = write!(line, ": {violation}");
+        }
+        Verdict::Liveness(text) | Verdict::Panic(text) | Verdict::Vacuous(text) => {
+            let _ = write!(line, ": {text}");
+        }
+    }
+    line
+}
+
+/// Everything that helps to understand a failed run.
+#[must_use]
+pub fn bundle(outcome: &Outcome) -> String {
+    let mut text = format!("{}\n{}\n\n", verdict_line(outcome), reproduce(outcome));
+    let _ = writeln!(text, "{:#?}\n", outcome.options);
+    for (name, count) in outcome.counters.iter() {
+        let _ = writeln!(text, "{count:>10} {name}");
+    }
+    for (name, count) in &outcome.comparisons {
+        let _ = writeln!(text, "{count:>10} comparisons of {name}");
+    }
+    for node in &outcome.nodes {
+        let _ = writeln!(text, "\n{node}");
+    }
+    let _ = writeln!(text);
+    for line in &outcome.log {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}

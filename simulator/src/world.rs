@@ -1,0 +1,391 @@
+//! One run: a cluster, its clients and its misfortunes, from the first event to the verdict.
+//!
+//! The world owns the event queue and everything that hangs on it. A run has two phases. In the
+//! safety phase every drawn fault may strike; oracles watch each step. Then everything is
+//! healed, and the cluster must finish all pending work, serve new work, and converge.
+
+mod calls;
+mod faults;
+mod nodes;
+mod watch;
+
+use std::collections::BTreeMap;
+
+use biplane_wire::xxh3;
+
+pub use self::faults::FaultClass;
+use self::nodes::Node;
+use crate::client::Client;
+use crate::coverage::Counters;
+use crate::machine::{Answer, Call};
+use crate::network::{NetEvent, Network, NetworkOptions};
+use crate::options::Options;
+use crate::oracle::{Look, Oracles, Violation, convergence};
+use crate::prng::{Prng, Streams};
+use crate::queue::EventQueue;
+use crate::time::{MILLISECOND, Nanos, SECOND, show};
+
+/// Something that happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A node's tick is due.
+    Tick { node: u8, boot: u32 },
+    /// Something on a node's disk is due.
+    Disk { node: u8 },
+    /// Something on the network is due.
+    Net(NetEvent),
+    /// A call reaches a node.
+    Call { node: u8, token: u64, call: Box<Call> },
+    /// An answer reaches a client.
+    Answer { token: u64, answer: Box<Answer> },
+    /// A client looks at its clock.
+    Wake { client: usize },
+    /// A fault of a class is due.
+    Fault(FaultClass),
+    /// A node that is down is started.
+    Start { node: u8 },
+    /// A node that stands still goes on.
+    Resume { node: u8 },
+    /// The present partition ends.
+    Rejoin,
+    /// Time to look whether the phase is over.
+    Check,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Everything may go wrong.
+    Safety,
+    /// Nothing goes wrong any more; clients finish.
+    Liveness,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every claim held and everything was finished.
+    Passed,
+    /// A claim about safety did not hold.
+    Safety(Violation),
+    /// The healed cluster did not finish.
+    Liveness(String),
+    /// A core panicked.
+    Panic(String),
+    /// What the profile promises did not happen.
+    Vacuous(String),
+}
+
+impl Verdict {
+    /// The exit code of a run.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Passed => 0,
+            Self::Safety(_) => 1,
+            Self::Liveness(_) => 2,
+            Self::Panic(_) => 3,
+            Self::Vacuous(_) => 4,
+        }
+    }
+
+    /// One word for tables.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Safety(_) => "SAFETY",
+            Self::Liveness(_) => "LIVENESS",
+            Self::Panic(_) => "PANIC",
+            Self::Vacuous(_) => "vacuous",
+        }
+    }
+}
+
+/// What a run leaves behind.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The options it ran with.
+    pub options: Options,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Hash over everything that happened.
+    pub trace: u64,
+    /// Virtual time at the end.
+    pub ended: Nanos,
+    /// Inputs given to nodes.
+    pub steps: u64,
+    /// What happened, by name.
+    pub counters: Counters,
+    /// Comparisons by oracle.
+    pub comparisons: BTreeMap<&'static str, u64>,
+    /// The log, when one was asked for: its last lines.
+    pub log: Vec<String>,
+    /// State of every node at the end, for people.
+    pub nodes: Vec<String>,
+}
+
+/// A cluster under test. See the file's head.
+pub struct World {
+    pub(crate) options: Options,
+    pub(crate) streams: Streams,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) network: Network,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) clients: Vec<Client>,
+    /// Calls under way, by token.
+    pub(crate) calls: BTreeMap<u64, calls::UnderWay>,
+    pub(crate) next_token: u64,
+    pub(crate) fault_prng: Prng,
+    pub(crate) oracles: Oracles,
+    pub(crate) counters: Counters,
+    pub(crate) phase: Phase,
+    pub(crate) completed: u64,
+    pub(crate) partitioned: bool,
+    pub(crate) watch: watch::Watch,
+    pub(crate) failure: Option<Verdict>,
+    pub(crate) trace: u64,
+    pub(crate) steps: u64,
+    phase_ends: Nanos,
+    log: Option<Vec<String>>,
+}
+
+/// Lines of log that are kept.
+const LOG_LINES: usize = 4000;
+
+impl World {
+    /// The world of these options, before its first event.
+    #[must_use]
+    pub fn new(options: Options, keep_log: bool) -> Self {
+        let streams = Streams::new(options.seed);
+        let network = Network::new(options.replicas, options.network, &streams);
+        let clients = (0..options.clients)
+            .map(|index| Client::new(index, &options, &streams))
+            .collect();
+        let nodes =
+            (0..options.replicas).map(|node| Node::new(node, &options, &streams)).collect();
+        Self {
+            queue: EventQueue::new(streams.stream("schedule")),
+            fault_prng: streams.stream("faults"),
+            phase_ends: options.safety_max,
+            options,
+            streams,
+            network,
+            nodes,
+            clients,
+            calls: BTreeMap::new(),
+            next_token: 1,
+            oracles: Oracles::default(),
+            counters: Counters::default(),
+            phase: Phase::Safety,
+            completed: 0,
+            partitioned: false,
+            watch: watch::Watch::default(),
+            failure: None,
+            trace: 0,
+            steps: 0,
+            log: keep_log.then(Vec::new),
+        }
+    }
+
+    /// Runs to the verdict.
+    #[must_use]
+    pub fn run(mut self) -> Outcome {
+        for node in 0..self.options.replicas {
+            let late = self.fault_prng.below(50 * MILLISECOND);
+            self.queue.schedule(late, Event::Start { node });
+        }
+        for client in 0..self.clients.len() {
+            self.clients[client].wake_at = Some(100 * MILLISECOND);
+            self.queue.schedule(100 * MILLISECOND, Event::Wake { client });
+        }
+        self.schedule_faults();
+        self.queue.schedule(100 * MILLISECOND, Event::Check);
+        let mut passed = None;
+        while passed.is_none() && self.failure.is_none() {
+            let Some(event) = self.queue.pop() else {
+                break;
+            };
+            passed = self.handle(event);
+        }
+        let verdict = self.failure.take().or(passed).unwrap_or_else(|| {
+            Verdict::Liveness("nothing is left to happen".to_owned())
+        });
+        self.outcome(verdict)
+    }
+
+    fn outcome(mut self, verdict: Verdict) -> Outcome {
+        self.count_edges();
+        let mut verdict = verdict;
+        if verdict == Verdict::Passed {
+            if let Some(missing) = self.counters.missing(&self.options) {
+                verdict = Verdict::Vacuous(missing);
+            }
+        }
+        let nodes = self.nodes.iter_mut().map(Node::describe).collect();
+        Outcome {
+            verdict,
+            trace: self.trace,
+            ended: self.queue.now(),
+            steps: self.steps,
+            comparisons: self.oracles.comparisons(),
+            counters: self.counters,
+            log: self.log.unwrap_or_default(),
+            nodes,
+            options: self.options,
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Option<Verdict> {
+        match event {
+            Event::Tick { node, boot } => self.on_tick(node, boot),
+            Event::Disk { node } => self.on_disk(node),
+            Event::Net(event) => self.on_net(event),
+            Event::Call { node, token, call } => self.on_call(node, token, call),
+            Event::Answer { token, answer } => self.on_answer(token, *answer),
+            Event::Wake { client } => self.on_wake(client),
+            Event::Fault(class) => self.on_fault(class),
+            Event::Start { node } => self.start(node),
+            Event::Resume { node } => self.resume(node),
+            Event::Rejoin => self.rejoin(),
+            Event::Check => return self.on_check(),
+        }
+        None
+    }
+
+    fn on_net(&mut self, event: NetEvent) {
+        let now = self.queue.now();
+        let mut events = Vec::new();
+        match event {
+            NetEvent::Deliver(packet) => {
+                if let Some(packet) = self.network.arrive(*packet) {
+                    self.deliver(packet);
+                }
+            }
+            NetEvent::Notice { node, peer, connected, epoch } => {
+                if self.network.notice(node, peer, connected, epoch) {
+                    self.notice(node, peer, connected);
+                }
+            }
+            NetEvent::Redial { a, b } => self.network.redial(now, a, b, &mut events),
+        }
+        self.schedule_net(events);
+    }
+
+    pub(crate) fn schedule_net(&mut self, events: Vec<(Nanos, NetEvent)>) {
+        for (due, event) in events {
+            self.queue.schedule(due, Event::Net(event));
+        }
+    }
+
+    /// Whether a phase is over.
+    fn on_check(&mut self) -> Option<Verdict> {
+        let now = self.queue.now();
+        self.queue.schedule(now + 50 * MILLISECOND, Event::Check);
+        match self.phase {
+            Phase::Safety => {
+                if self.completed >= self.options.requests || now >= self.phase_ends {
+                    self.begin_liveness();
+                }
+                None
+            }
+            Phase::Liveness => self.check_liveness(now),
+        }
+    }
+
+    fn begin_liveness(&mut self) {
+        let now = self.queue.now();
+        self.log(|| "---- all is healed ----".to_owned());
+        self.phase = Phase::Liveness;
+        self.phase_ends = now + self.options.liveness_max;
+        let datagram = self.options.network.datagram;
+        self.network.set_options(NetworkOptions { datagram, ..NetworkOptions::calm() });
+        self.network.unclog();
+        self.rejoin();
+        for node in 0..self.options.replicas {
+            self.heal(node);
+        }
+        for client in &mut self.clients {
+            client.finish_after(3);
+        }
+    }
+
+    fn check_liveness(&mut self, now: Nanos) -> Option<Verdict> {
+        let busy = self.clients.iter().find_map(Client::waiting_for);
+        let waiting = match busy {
+            Some(text) => Some(text),
+            None => self.with_looks(|looks, oracles| convergence::waiting_for(looks, oracles)),
+        };
+        match waiting {
+            None => {
+                let checked = self.with_looks(convergence::check);
+                Some(match checked {
+                    Ok(()) => Verdict::Passed,
+                    Err(violation) => Verdict::Safety(violation),
+                })
+            }
+            Some(text) if now >= self.phase_ends => Some(Verdict::Liveness(text)),
+            Some(_) => None,
+        }
+    }
+
+    /// Hands all nodes, as oracles see them, to `look`.
+    pub(crate) fn with_looks<T>(
+        &mut self,
+        look: impl FnOnce(&[Look<'_>], &mut Oracles) -> T,
+    ) -> T {
+        let looks: Vec<Look<'_>> = self.nodes.iter().map(Node::look).collect();
+        look(&looks, &mut self.oracles)
+    }
+
+    /// Records a violation; the first one ends the run.
+    pub(crate) fn judge(&mut self, judged: Result<(), Violation>) {
+        if let Err(violation) = judged {
+            self.log(|| format!("VIOLATION {violation}"));
+            self.failure.get_or_insert(Verdict::Safety(violation));
+        }
+    }
+
+    /// Folds something that happened into the trace.
+    pub(crate) fn trace(&mut self, words: [u64; 4]) {
+        let mut bytes = [0; 48];
+        let all = [self.trace, self.queue.now(), words[0], words[1], words[2], words[3]];
+        for (slot, word) in bytes.chunks_exact_mut(8).zip(all) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        self.trace = xxh3(&bytes);
+    }
+
+    /// Adds a line to the log, if one is kept.
+    pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
+        let now = self.queue.now();
+        if let Some(log) = &mut self.log {
+            if log.len() >= 2 * LOG_LINES {
+                log.drain(..LOG_LINES);
+            }
+            log.push(format!("{:>10} {}", show(now), line()));
+        }
+    }
+
+    fn count_edges(&mut self) {
+        let counts = self.network.counts();
+        self.counters.add("frames delivered", counts.delivered);
+        self.counters.add("frames lost", counts.lost + counts.overflowed);
+        self.counters.add("frames cut", counts.cut);
+        self.counters.add("frames corrupted", counts.corrupted);
+        self.counters.add("frames replayed", counts.replayed);
+        self.counters.add("frames straggling", counts.stragglers);
+        self.counters.add("frames lost with connection", counts.lost_with_connection);
+        self.counters.add("connections broken", counts.resets);
+        for node in &self.nodes {
+            let disk = node.disk.counts();
+            self.counters.add("disk requests", disk.executed);
+            self.counters.add("disk errors", disk.errors);
+            self.counters.add("disk changes unsynced at crash", disk.unsynced_at_crash);
+            self.counters.add("disk requests interrupted", disk.interrupted);
+            self.counters.add("disk sectors damaged", disk.damaged);
+        }
+        self.counters.add("requests completed", self.completed);
+        self.counters.add("virtual seconds", self.queue.now() / SECOND);
+    }
+}

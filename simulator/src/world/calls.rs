@@ -1,0 +1,143 @@
+//! Clients and nodes: calls on their way, answers on theirs, and connections that break.
+
+use biplane_wire::{GroupId, Operation, ReplyHeader};
+
+use super::{Event, World};
+use crate::client::Action;
+use crate::machine::{Answer, Call, Cause};
+use crate::oracle::acknowledged::Acknowledgement;
+use crate::oracle::GroupKey;
+use crate::time::Nanos;
+
+/// A call that has been sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnderWay {
+    /// Who waits; `None` once the client gave the attempt up.
+    client: Option<usize>,
+    /// The group it is for.
+    group: Option<GroupId>,
+}
+
+impl World {
+    pub(crate) fn on_wake(&mut self, client: usize) {
+        let now = self.queue.now();
+        if self.clients[client].wake_at.is_some_and(|at| at <= now) {
+            self.clients[client].wake_at = None;
+        }
+        let action = self.clients[client].wake(now);
+        self.act(client, action);
+    }
+
+    fn act(&mut self, client: usize, action: Action) {
+        let now = self.queue.now();
+        match action {
+            Action::Wait { until } => self.wake_client(client, until),
+            Action::Call { node, call, deadline } => {
+                let token = self.next_token;
+                self.next_token += 1;
+                if let Some(old) = self.clients[client].sent(token) {
+                    if let Some(under_way) = self.calls.get_mut(&old) {
+                        under_way.client = None;
+                    }
+                }
+                let group = self.clients[client].pending_group();
+                self.calls.insert(token, UnderWay { client: Some(client), group });
+                if let Some(late) = self.clients[client].travel() {
+                    let call = Box::new(call);
+                    self.queue.schedule(now + late, Event::Call { node, token, call });
+                }
+                self.wake_client(client, deadline);
+            }
+            Action::Nothing => {}
+        }
+    }
+
+    fn wake_client(&mut self, client: usize, at: Nanos) {
+        if self.clients[client].wake_at.is_none_or(|known| known > at) {
+            self.clients[client].wake_at = Some(at);
+            self.queue.schedule(at, Event::Wake { client });
+        }
+    }
+
+    pub(crate) fn on_call(&mut self, node: u8, token: u64, call: Box<Call>) {
+        if !self.nodes.iter().any(|it| it.id == node && it.machine.is_some()) {
+            // Connection refused: the client knows that nothing happened.
+            let answer = Answer::Transient { maybe: false, code: 58 };
+            let due = self.queue.now() + crate::time::MILLISECOND;
+            self.queue.schedule(due, Event::Answer { token, answer: Box::new(answer) });
+            return;
+        }
+        self.give(node, Cause::Call { token, call });
+    }
+
+    /// A node answers: the oracles hear it first, then the client, if the way is free.
+    pub(crate) fn answer(&mut self, node: u8, token: u64, answer: Answer) {
+        self.judge_answer(node, token, &answer);
+        self.log(|| {
+            format!("n{node} answers {token} {}", crate::report::describe_answer(&answer))
+        });
+        let client = self.calls.get(&token).and_then(|call| call.client);
+        let Some(client) = client else {
+            self.calls.remove(&token);
+            return;
+        };
+        if let Some(late) = self.clients[client].travel() {
+            let due = self.queue.now() + late;
+            self.queue.schedule(due, Event::Answer { token, answer: Box::new(answer) });
+        }
+    }
+
+    /// Success names an op: the canonical log must hold the request there.
+    fn judge_answer(&mut self, node: u8, token: u64, answer: &Answer) {
+        let Answer::Replied { code: 0, message } = answer else {
+            return;
+        };
+        let header: &ReplyHeader = message.header();
+        let Some(group) = self.calls.get(&token).and_then(|call| call.group) else {
+            return;
+        };
+        let duplicate = header.operation_byte() == Operation::SendMessages.as_u8()
+            && message.body().is_empty()
+            && self.options.machine == crate::options::MachineKind::Planes;
+        let facts = self.nodes[usize::from(node)]
+            .machine
+            .as_ref()
+            .and_then(|machine| machine.facts(group));
+        if let (Some(facts), false) = (facts, duplicate) {
+            let key = GroupKey { group, incarnation: facts.incarnation };
+            let what =
+                Acknowledgement { client: header.client(), request: header.request() };
+            let committed = &self.oracles.committed;
+            let judged =
+                self.oracles.acknowledged.answer(node, key, header.op(), what, committed);
+            self.judge(judged);
+        }
+    }
+
+    /// No answer will come: the client finds out by waiting.
+    pub(crate) fn forget(&mut self, token: u64) {
+        self.calls.remove(&token);
+    }
+
+    pub(crate) fn on_answer(&mut self, token: u64, answer: Answer) {
+        let Some(client) = self.calls.remove(&token).and_then(|call| call.client) else {
+            return;
+        };
+        let now = self.queue.now();
+        let before = self.clients[client].completed();
+        let action = self.clients[client].answered(now, token, &answer);
+        let done = self.clients[client].completed() - before;
+        self.completed += done;
+        self.act(client, action);
+    }
+
+    /// A node went down: some of its clients notice at once.
+    pub(crate) fn connections_lost(&mut self, node: u8) {
+        let now = self.queue.now();
+        for client in 0..self.clients.len() {
+            if self.clients[client].lost_connection(node) {
+                self.wake_client(client, now + crate::time::MILLISECOND);
+            }
+        }
+    }
+}

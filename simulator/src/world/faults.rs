@@ -1,0 +1,408 @@
+//! Misfortunes: which fault strikes when, and which the promises of the cluster do not cover.
+
+use biplane_vsr::Durability;
+use biplane_wire::{Op, Operation, PrepareHeader};
+
+use super::nodes::crash_mode;
+use super::{Event, Phase, World};
+use crate::disk::{CrashMode, Damage};
+use crate::machine::Cause;
+use crate::oracle::{replication_quorum, view_change_quorum};
+use crate::partitions::{Cuts, Shape};
+use crate::time::{MILLISECOND, Nanos, SECOND};
+
+/// A class of faults with its own rhythm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultClass {
+    /// Power fails.
+    Crash,
+    /// A node stands still.
+    Pause,
+    /// The network falls apart.
+    Partition,
+    /// A link stands still.
+    Clog,
+    /// A connection breaks.
+    Reset,
+    /// A sector goes bad.
+    Rot,
+    /// A disk is replaced by an empty one.
+    Wipe,
+    /// A node stops in good order.
+    Stop,
+}
+
+impl FaultClass {
+    const ALL: [Self; 8] = [
+        Self::Crash,
+        Self::Pause,
+        Self::Partition,
+        Self::Clog,
+        Self::Reset,
+        Self::Rot,
+        Self::Wipe,
+        Self::Stop,
+    ];
+}
+
+impl World {
+    fn mean(&self, class: FaultClass) -> Option<Nanos> {
+        let faults = &self.options.faults;
+        match class {
+            FaultClass::Crash => faults.crash,
+            FaultClass::Pause => faults.pause,
+            FaultClass::Partition => faults.partition,
+            FaultClass::Clog => faults.clog,
+            FaultClass::Reset => faults.reset,
+            FaultClass::Rot => faults.rot,
+            FaultClass::Wipe => faults.wipe,
+            FaultClass::Stop => faults.stop,
+        }
+    }
+
+    pub(crate) fn schedule_faults(&mut self) {
+        for class in FaultClass::ALL {
+            self.schedule_fault(class);
+        }
+    }
+
+    fn schedule_fault(&mut self, class: FaultClass) {
+        if let Some(mean) = self.mean(class) {
+            let wait = mean / 4 + self.fault_prng.exponential(mean);
+            self.queue.schedule(self.queue.now() + wait, Event::Fault(class));
+        }
+    }
+
+    fn fault_again_soon(&mut self, class: FaultClass) {
+        let wait = 10 * MILLISECOND + self.fault_prng.exponential(50 * MILLISECOND);
+        self.queue.schedule(self.queue.now() + wait, Event::Fault(class));
+    }
+
+    pub(crate) fn on_fault(&mut self, class: FaultClass) {
+        if self.phase == Phase::Liveness {
+            return;
+        }
+        let struck = match class {
+            FaultClass::Crash => self.fault_crash(),
+            FaultClass::Pause => self.fault_pause(),
+            FaultClass::Partition => self.fault_partition(),
+            FaultClass::Clog => self.fault_clog(),
+            FaultClass::Reset => self.fault_reset(),
+            FaultClass::Rot => self.fault_rot(),
+            FaultClass::Wipe => self.fault_wipe(),
+            FaultClass::Stop => self.fault_stop(),
+        };
+        if struck {
+            self.counters.add(name(class), 1);
+            self.schedule_fault(class);
+        } else {
+            self.fault_again_soon(class);
+        }
+    }
+
+    fn draw_running(&mut self) -> Option<u8> {
+        let running: Vec<u8> = self
+            .nodes
+            .iter()
+            .filter(|node| node.machine.is_some() && !node.stopping)
+            .map(|node| node.id)
+            .collect();
+        // Crashes are likelier while writes are pending.
+        let busy: Vec<u8> = running
+            .iter()
+            .copied()
+            .filter(|&node| self.nodes[usize::from(node)].disk.is_busy())
+            .collect();
+        let prefer_busy = self.fault_prng.chance(700_000);
+        let from = if prefer_busy && !busy.is_empty() { &busy } else { &running };
+        self.fault_prng.pick(from).copied()
+    }
+
+    pub(crate) fn draw_crash_mode(&mut self) -> CrashMode {
+        crash_mode(&mut self.fault_prng)
+    }
+
+    pub(crate) fn start_later(&mut self, node: u8) {
+        let this = &mut self.nodes[usize::from(node)];
+        if this.starting {
+            return;
+        }
+        this.starting = true;
+        let mean = match self.phase {
+            Phase::Safety => self.options.absence_mean,
+            Phase::Liveness => 100 * MILLISECOND,
+        };
+        let wait = 10 * MILLISECOND + self.fault_prng.exponential(mean);
+        self.queue.schedule(self.queue.now() + wait, Event::Start { node });
+    }
+
+    fn fault_crash(&mut self) -> bool {
+        let Some(node) = self.draw_running() else {
+            return false;
+        };
+        if !self.may_forget(node) {
+            return false;
+        }
+        let mode = self.draw_crash_mode();
+        self.crash(node, mode);
+        self.start_later(node);
+        // Sometimes all of them lose power at once.
+        if self.fault_prng.chance(100_000) {
+            for other in 0..self.options.replicas {
+                if self.nodes[usize::from(other)].machine.is_some() && self.may_forget(other) {
+                    let mode = self.draw_crash_mode();
+                    self.crash(other, mode);
+                    self.start_later(other);
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether a node may lose its memory now. A memory-only group promises the memory of a
+    /// quorum: everything the node holds of it must have a holder among the others in every set
+    /// of nodes large enough for a view change, also what it may just have acknowledged.
+    fn may_forget(&self, node: u8) -> bool {
+        if self.options.correlated {
+            return true;
+        }
+        let Some(machine) = &self.nodes[usize::from(node)].machine else {
+            return true;
+        };
+        let count = self.options.replicas;
+        let needed = usize::from(count) - view_change_quorum(count) + 1;
+        debug_assert!(needed >= replication_quorum(count).min(usize::from(count)));
+        machine.groups().into_iter().all(|group| {
+            let operation =
+                if group.is_metadata() { Operation::CreateStream } else { Operation::SendMessages };
+            if machine.durability(group, operation) == Durability::Disk {
+                return true;
+            }
+            let Some(replica) = machine.replica(group) else {
+                return true;
+            };
+            let head = replica.log().last().unwrap_or(Op::ZERO).max(replica.commit_min());
+            let identity = |header: &PrepareHeader| header.frame.checksum();
+            let mine = replica.log().header(head).map(identity);
+            let holders = self.nodes.iter().filter(|other| {
+                let theirs = other.machine.as_ref().and_then(|machine| machine.replica(group));
+                other.id != node
+                    && theirs.is_some_and(|theirs| {
+                        theirs.commit_min() >= head
+                            || head == Op::ZERO
+                            || mine.is_some()
+                                && theirs.log().header(head).map(identity) == mine
+                                && holds_all(theirs, head)
+                    })
+            });
+            holders.count() >= needed
+        })
+    }
+
+    fn fault_pause(&mut self) -> bool {
+        let Some(node) = self.draw_running() else {
+            return false;
+        };
+        let this = &mut self.nodes[usize::from(node)];
+        if this.paused {
+            return false;
+        }
+        this.paused = true;
+        let tick = crate::time::TICK;
+        let long = self.fault_prng.chance(300_000);
+        let most = if long { 3 * u64::from(self.options.timers.heartbeat) } else { 30 };
+        let time = tick + self.fault_prng.below(most * tick);
+        self.log(|| format!("n{node} stands still for {} ms", time / MILLISECOND));
+        self.queue.schedule(self.queue.now() + time, Event::Resume { node });
+        true
+    }
+
+    fn fault_partition(&mut self) -> bool {
+        if self.partitioned || self.options.replicas < 2 {
+            return false;
+        }
+        let now = self.queue.now();
+        let shape = Shape::ALL[self.fault_prng.index(Shape::ALL.len())];
+        let one_way = self.fault_prng.chance(300_000);
+        let primary = self.some_primary();
+        let count = self.options.replicas;
+        let cuts = Cuts::drawn(count, shape, one_way, primary, &mut self.fault_prng);
+        if !cuts.any() {
+            return false;
+        }
+        self.log(|| format!("partition {shape:?} one way {one_way}"));
+        let events = self.network.set_cuts(now, cuts);
+        self.schedule_net(events);
+        self.partitioned = true;
+        let heartbeat = u64::from(self.options.timers.heartbeat) * crate::time::TICK;
+        let time = heartbeat / 2 + self.fault_prng.exponential(2 * heartbeat);
+        self.queue.schedule(now + time, Event::Rejoin);
+        true
+    }
+
+    /// Ends the present partition. Connections that stood still for long may break.
+    pub(crate) fn rejoin(&mut self) {
+        let now = self.queue.now();
+        self.log(|| "partition ends".to_owned());
+        self.partitioned = false;
+        let mut events = Vec::new();
+        for a in 0..self.options.replicas {
+            for b in a + 1..self.options.replicas {
+                let stood = !self.network.passes(a, b) || !self.network.passes(b, a);
+                if stood && self.fault_prng.chance(500_000) {
+                    self.network.reset(now, a, b, &mut events);
+                }
+            }
+        }
+        events.extend(self.network.set_cuts(now, Cuts::none(self.options.replicas)));
+        self.schedule_net(events);
+    }
+
+    fn some_primary(&mut self) -> u8 {
+        let primaries: Vec<u8> = self
+            .nodes
+            .iter()
+            .filter(|node| {
+                node.machine.as_ref().is_some_and(|machine| {
+                    let lead = |group| machine.replica(group).is_some_and(|it| it.is_primary());
+                    machine.groups().into_iter().any(lead)
+                })
+            })
+            .map(|node| node.id)
+            .collect();
+        self.fault_prng.pick(&primaries).copied().unwrap_or(0)
+    }
+
+    fn draw_pair(&mut self) -> Option<(u8, u8)> {
+        let count = u64::from(self.options.replicas);
+        if count < 2 {
+            return None;
+        }
+        let from = self.fault_prng.below(count);
+        let to = (from + 1 + self.fault_prng.below(count - 1)) % count;
+        Some((from as u8, to as u8))
+    }
+
+    fn fault_clog(&mut self) -> bool {
+        let Some((from, to)) = self.draw_pair() else {
+            return true;
+        };
+        let until = self.queue.now() + self.fault_prng.exponential(SECOND);
+        self.network.clog(from, to, until);
+        true
+    }
+
+    fn fault_reset(&mut self) -> bool {
+        let Some((a, b)) = self.draw_pair() else {
+            return true;
+        };
+        let mut events = Vec::new();
+        self.network.reset(self.queue.now(), a, b, &mut events);
+        self.schedule_net(events);
+        true
+    }
+
+    fn fault_rot(&mut self) -> bool {
+        let node = self.fault_prng.below(u64::from(self.options.replicas)) as u8;
+        let hit = crate::fault_atlas::pick(self, node);
+        let Some((path, position)) = hit else {
+            return true;
+        };
+        let damage = if self.fault_prng.chance(200_000) {
+            Damage::Unreadable
+        } else {
+            Damage::Rot {
+                at: self.fault_prng.below(512) as u16,
+                mask: 1 << self.fault_prng.below(8),
+            }
+        };
+        self.log(|| format!("n{node} {} goes bad at {position}", path.as_str()));
+        self.nodes[usize::from(node)].disk.damage(&path, position, damage);
+        true
+    }
+
+    fn fault_wipe(&mut self) -> bool {
+        let Some(node) = self.draw_running() else {
+            return false;
+        };
+        if self.options.replicas < 3 || !self.may_wipe(node) {
+            return false;
+        }
+        self.crash(node, CrashMode::LoseAll);
+        self.log(|| format!("n{node} loses its disk"));
+        self.nodes[usize::from(node)].disk.wipe();
+        self.oracles.promises.wipe(node);
+        self.start_later(node);
+        true
+    }
+
+    fn fault_stop(&mut self) -> bool {
+        let Some(node) = self.draw_running() else {
+            return false;
+        };
+        if self.nodes[usize::from(node)].paused || !self.may_forget(node) {
+            return false;
+        }
+        self.log(|| format!("n{node} is asked to stop"));
+        self.nodes[usize::from(node)].stopping = true;
+        self.give(node, Cause::Flush);
+        true
+    }
+
+    /// A wiped node forgets its votes too: every group must be able to do without it, and all
+    /// others must hold everything.
+    fn may_wipe(&self, node: u8) -> bool {
+        let Some(machine) = &self.nodes[usize::from(node)].machine else {
+            return false;
+        };
+        self.nodes.iter().filter(|other| other.id != node).all(|other| {
+            let Some(theirs) = &other.machine else {
+                return false;
+            };
+            machine.groups().into_iter().all(|group| {
+                let (Some(mine), Some(theirs)) = (machine.replica(group), theirs.replica(group))
+                else {
+                    return false;
+                };
+                theirs.commit_min() >= mine.op_head()
+                    && theirs.view() >= mine.view()
+                    && theirs.status().log_view_durable >= mine.view()
+            })
+        })
+    }
+
+    /// Everything that is broken is repaired, for the liveness phase.
+    pub(crate) fn heal(&mut self, node: u8) {
+        let this = &mut self.nodes[usize::from(node)];
+        this.disk.heal();
+        this.disk.set_options(crate::disk::DiskOptions::calm());
+        self.resume(node);
+        if self.nodes[usize::from(node)].machine.is_none() {
+            self.queue.schedule(self.queue.now(), Event::Start { node });
+        }
+    }
+}
+
+fn holds_all(replica: &biplane_vsr::Replica, head: Op) -> bool {
+    let mut op = replica.commit_min().next();
+    while op <= head {
+        if !replica.log().contains(op) {
+            return false;
+        }
+        op = op.next();
+    }
+    true
+}
+
+fn name(class: FaultClass) -> &'static str {
+    match class {
+        FaultClass::Crash => "fault: crash",
+        FaultClass::Pause => "fault: pause",
+        FaultClass::Partition => "fault: partition",
+        FaultClass::Clog => "fault: clog",
+        FaultClass::Reset => "fault: reset",
+        FaultClass::Rot => "fault: rot",
+        FaultClass::Wipe => "fault: wipe",
+        FaultClass::Stop => "fault: stop",
+    }
+}

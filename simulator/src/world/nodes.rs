@@ -1,0 +1,433 @@
+//! Nodes: their lives, their inputs, and what becomes of their outputs.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use biplane_journal::Disk;
+use biplane_wire::{Message, decode_replica, xxh3};
+
+use super::{Event, Verdict, World};
+use crate::bare::{BareConfig, BareNode, bare_groups};
+use crate::disk::{CrashMode, VirtualDisk};
+use crate::machine::{Cause, Effect, Machine};
+use crate::network::{Packet, Payload};
+use crate::options::{MachineKind, Options};
+use crate::oracle::{Look, show_group};
+use crate::prng::{Prng, Streams};
+use crate::time::{Clock, Nanos};
+
+/// One replica process and its machine room.
+pub(crate) struct Node {
+    pub(crate) id: u8,
+    /// Rises with each start.
+    pub(crate) boot: u32,
+    pub(crate) machine: Option<Box<dyn Machine>>,
+    pub(crate) disk: VirtualDisk,
+    clock: Clock,
+    phase: Nanos,
+    /// Standing still.
+    pub(crate) paused: bool,
+    /// What arrived while it stood still.
+    inbox: VecDeque<Cause>,
+    /// When the world looks at the disk next.
+    disk_wake: Option<Nanos>,
+    /// A start is scheduled.
+    pub(crate) starting: bool,
+    /// Stopping in good order: to be taken down once flushed.
+    pub(crate) stopping: bool,
+}
+
+impl Node {
+    pub(crate) fn new(id: u8, options: &Options, streams: &Streams) -> Self {
+        let number = u64::from(id);
+        let mut phase = streams.numbered("phase", number);
+        Self {
+            id,
+            boot: 0,
+            machine: None,
+            disk: VirtualDisk::new(options.disk, streams.numbered("disk", number)),
+            clock: Clock::drawn(streams.numbered("clock", number), options.clock_severity),
+            phase: phase.below(crate::time::TICK),
+            paused: false,
+            inbox: VecDeque::new(),
+            disk_wake: None,
+            starting: true,
+            stopping: false,
+        }
+    }
+
+    /// The node as oracles see it.
+    pub(crate) fn look(&self) -> Look<'_> {
+        Look {
+            node: self.id,
+            boot: self.boot,
+            machine: self.machine.as_deref(),
+            disk: &self.disk,
+        }
+    }
+
+    /// Its state, for people.
+    pub(crate) fn describe(&mut self) -> String {
+        let mut text = format!("n{} boot {}", self.id, self.boot);
+        let Some(machine) = &self.machine else {
+            text.push_str(" down");
+            return text;
+        };
+        if self.paused {
+            text.push_str(" paused");
+        }
+        for group in machine.groups() {
+            if let Some(replica) = machine.replica(group) {
+                let status = replica.status();
+                let log = replica.log();
+                let _ = write!(
+                    text,
+                    "\n  {} {status:?} log {:?}..{:?}",
+                    show_group(group),
+                    log.first(),
+                    log.last()
+                );
+            }
+        }
+        for (path, len, damaged) in self.disk.inventory() {
+            let _ = write!(text, "\n  {path} {len} bytes, {damaged} damaged sectors");
+        }
+        text
+    }
+}
+
+impl World {
+    /// Starts a node that is down: recovery is the shipped code.
+    pub(crate) fn start(&mut self, node: u8) {
+        let now = self.queue.now();
+        let index = usize::from(node);
+        if self.nodes[index].machine.is_some() {
+            return;
+        }
+        self.nodes[index].starting = false;
+        self.nodes[index].boot += 1;
+        self.nodes[index].stopping = false;
+        let boot = self.nodes[index].boot;
+        let seed = self.streams.number(&format!("replica/{node}/{boot}"));
+        let mut effects = Vec::new();
+        self.nodes[index].disk.run_until(now);
+        let wall_micros = self.nodes[index].clock.wall_micros(now);
+        let opened = {
+            let options = &self.options;
+            let disk = &self.nodes[index].disk;
+            catch_unwind(AssertUnwindSafe(|| {
+                open(options, node, seed, wall_micros, disk, &mut effects)
+            }))
+        };
+        match opened {
+            Err(panic) => self.panicked(node, &*panic),
+            Ok(Err(reason)) => self.refused(node, &reason),
+            Ok(Ok(machine)) => {
+                self.nodes[index].machine = Some(machine);
+                self.counters.add("node starts", 1);
+                self.log(|| format!("n{node} starts, boot {boot}"));
+                self.restarted(node);
+                let mut events = Vec::new();
+                self.network.start(now, node, &mut events);
+                self.schedule_net(events);
+                let first = now + self.nodes[index].phase;
+                self.queue.schedule(first, Event::Tick { node, boot });
+                self.carry_out(node, effects);
+            }
+        }
+    }
+
+    /// A node would not start. Damage to both of a pair may be the reason: tried again.
+    fn refused(&mut self, node: u8, reason: &str) {
+        self.log(|| format!("n{node} refuses to start: {reason}"));
+        let text = format!("n{node} refuses to start: {reason}");
+        self.failure.get_or_insert(Verdict::Panic(text));
+    }
+
+    fn panicked(&mut self, node: u8, panic: &(dyn std::any::Any + Send)) {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "no message".to_owned());
+        let place = crate::report::last_panic_place();
+        let text = format!("n{node} panics at {place}: {text}");
+        self.log(|| text.clone());
+        self.failure.get_or_insert(Verdict::Panic(text));
+    }
+
+    /// Takes a node down. With a mode, power fails; without, the process ends and the disk
+    /// keeps what was written.
+    pub(crate) fn crash(&mut self, node: u8, mode: CrashMode) {
+        let now = self.queue.now();
+        let index = usize::from(node);
+        if self.nodes[index].machine.is_none() {
+            return;
+        }
+        self.log(|| format!("n{node} goes down, {mode:?}"));
+        let look = self.nodes[index].look();
+        self.oracles.promises.crash(look);
+        let this = &mut self.nodes[index];
+        this.machine = None;
+        this.paused = false;
+        this.inbox.clear();
+        this.disk.run_until(now);
+        while this.disk.poll().is_some() {}
+        this.disk.crash(mode);
+        self.watch_crashed(node);
+        let mut events = Vec::new();
+        self.network.stop(now, node, &mut events);
+        self.schedule_net(events);
+        self.connections_lost(node);
+    }
+
+    pub(crate) fn on_tick(&mut self, node: u8, boot: u32) {
+        let now = self.queue.now();
+        let this = &mut self.nodes[usize::from(node)];
+        if this.boot != boot || this.machine.is_none() {
+            return;
+        }
+        let next = now + this.clock.tick_interval();
+        let paused = this.paused;
+        let wall_micros = this.clock.wall_micros(now);
+        self.queue.schedule(next, Event::Tick { node, boot });
+        if !paused {
+            self.step(node, Cause::Tick { wall_micros });
+            self.stop_if_flushed(node);
+        }
+    }
+
+    pub(crate) fn on_disk(&mut self, node: u8) {
+        let now = self.queue.now();
+        let index = usize::from(node);
+        if self.nodes[index].disk_wake == Some(now) {
+            self.nodes[index].disk_wake = None;
+        }
+        self.nodes[index].disk.run_until(now);
+        while let Some(completion) = self.nodes[index].disk.poll() {
+            self.give(node, Cause::Disk(completion));
+        }
+        self.wake_disk(node);
+    }
+
+    fn wake_disk(&mut self, node: u8) {
+        let this = &mut self.nodes[usize::from(node)];
+        if let Some(due) = this.disk.next_due() {
+            if this.disk_wake.is_none_or(|wake| wake > due) {
+                this.disk_wake = Some(due);
+                self.queue.schedule(due, Event::Disk { node });
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, bytes, .. } = packet;
+        let message = match bytes {
+            Payload::Frame(message) => Ok(message),
+            Payload::Damaged(bytes) => Message::from_bytes(&bytes),
+        };
+        let Ok(message) = message else {
+            self.counters.add("frames refused by the wire", 1);
+            return;
+        };
+        match decode_replica(message) {
+            Ok(frame) => self.give(to, Cause::Frame { from, frame: Box::new(frame) }),
+            Err(_) => self.counters.add("frames refused by the wire", 1),
+        }
+    }
+
+    pub(crate) fn notice(&mut self, node: u8, peer: u8, connected: bool) {
+        self.give(node, Cause::Peer { peer, connected });
+    }
+
+    /// Gives a node an input now, or when it goes on.
+    pub(crate) fn give(&mut self, node: u8, cause: Cause) {
+        let this = &mut self.nodes[usize::from(node)];
+        if this.machine.is_none() {
+            return;
+        }
+        if this.paused {
+            this.inbox.push_back(cause);
+        } else {
+            self.step(node, cause);
+        }
+    }
+
+    /// A node that stood still goes on with everything that came meanwhile.
+    pub(crate) fn resume(&mut self, node: u8) {
+        let this = &mut self.nodes[usize::from(node)];
+        if !this.paused {
+            return;
+        }
+        this.paused = false;
+        self.log(|| format!("n{node} goes on"));
+        let inbox = std::mem::take(&mut self.nodes[usize::from(node)].inbox);
+        for cause in inbox {
+            self.give(node, cause);
+        }
+    }
+
+    fn step(&mut self, node: u8, cause: Cause) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.steps += 1;
+        let index = usize::from(node);
+        self.trace(digest_cause(node, &cause));
+        self.log_cause(node, &cause);
+        let mut effects = Vec::new();
+        let this = &mut self.nodes[index];
+        let Some(machine) = &mut this.machine else {
+            return;
+        };
+        let disk = &this.disk;
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            machine.step(cause, disk, &mut effects);
+            machine.check_invariants();
+        }));
+        if let Err(panic) = stepped {
+            self.panicked(node, &*panic);
+            return;
+        }
+        self.carry_out(node, effects);
+    }
+
+    fn carry_out(&mut self, node: u8, effects: Vec<Effect>) {
+        self.watch_step(node, &effects);
+        let now = self.queue.now();
+        let index = usize::from(node);
+        let mut halted = None;
+        // The disk looks at the clock of the world before it takes requests.
+        self.nodes[index].disk.run_until(now);
+        for effect in effects {
+            self.trace(digest_effect(node, &effect));
+            match effect {
+                Effect::Send { to, message } => {
+                    let events = self.network.send(now, node, to, message);
+                    self.schedule_net(events);
+                }
+                Effect::Disk(request) => self.nodes[index].disk.submit(request),
+                Effect::Answer { token, answer } => self.answer(node, token, answer),
+                Effect::Forget { token } => self.forget(token),
+                Effect::Fenced { group, reason } => {
+                    self.counters.add("partitions fenced", 1);
+                    self.log(|| format!("n{node} fences {}: {reason}", show_group(group)));
+                }
+                Effect::Halt(reason) => halted = Some(reason),
+            }
+        }
+        self.wake_disk(node);
+        if let Some(reason) = halted {
+            self.halted(node, &reason);
+        }
+    }
+
+    /// The shipped code asked for its process to end.
+    fn halted(&mut self, node: u8, reason: &str) {
+        self.log(|| format!("n{node} halts: {reason}"));
+        self.counters.add("halts", 1);
+        let mode = self.draw_crash_mode();
+        self.crash(node, mode);
+        self.start_later(node);
+    }
+
+    fn stop_if_flushed(&mut self, node: u8) {
+        let this = &self.nodes[usize::from(node)];
+        let flushed = this.machine.as_ref().is_some_and(|machine| machine.is_flushed());
+        if this.stopping && flushed {
+            self.crash(node, CrashMode::KeepAll);
+            self.start_later(node);
+        }
+    }
+
+    fn log_cause(&mut self, node: u8, cause: &Cause) {
+        self.log(|| match cause {
+            Cause::Tick { .. } => String::new(),
+            Cause::Frame { from, frame } => {
+                format!("n{node} < n{from} {}", crate::report::describe_frame(frame.message()))
+            }
+            Cause::Disk(done) => {
+                let failed = if done.result.is_ok() { "done" } else { "failed" };
+                format!("n{node} disk {:?} {} {failed}", done.queue, done.token)
+            }
+            Cause::Peer { peer, connected } => format!("n{node} peer n{peer} {connected}"),
+            Cause::Call { token, call } => {
+                format!("n{node} call {token} {}", crate::report::describe_call(call))
+            }
+            Cause::Flush => format!("n{node} flush"),
+        });
+    }
+}
+
+fn open(
+    options: &Options,
+    node: u8,
+    seed: u64,
+    _wall_micros: u64,
+    disk: &VirtualDisk,
+    out: &mut Vec<Effect>,
+) -> Result<Box<dyn Machine>, String> {
+    match options.machine {
+        MachineKind::Bare | MachineKind::Planes => {
+            let config = BareConfig {
+                replica: node,
+                replica_count: options.replicas,
+                groups: bare_groups(options.partitions),
+                timers: options.timers,
+                limits: if options.tiny_limits {
+                    biplane_vsr::Limits::tiny()
+                } else {
+                    biplane_vsr::Limits::default()
+                },
+                seed,
+            };
+            Ok(Box::new(BareNode::open(&config, disk, out)?))
+        }
+    }
+}
+
+fn digest_cause(node: u8, cause: &Cause) -> [u64; 4] {
+    let node = u64::from(node);
+    match cause {
+        Cause::Tick { wall_micros } => [node, 1, *wall_micros, 0],
+        Cause::Frame { from, frame } => [node, 2, u64::from(*from), digest(frame.message())],
+        Cause::Disk(done) => {
+            [node, 3 | u64::from(done.result.is_ok()) << 8, done.queue.0, done.token]
+        }
+        Cause::Peer { peer, connected } => [node, 4, u64::from(*peer), u64::from(*connected)],
+        Cause::Call { token, .. } => [node, 5, *token, 0],
+        Cause::Flush => [node, 6, 0, 0],
+    }
+}
+
+fn digest_effect(node: u8, effect: &Effect) -> [u64; 4] {
+    let node = u64::from(node);
+    match effect {
+        Effect::Send { to, message } => [node, 11, u64::from(*to), digest(message)],
+        Effect::Disk(request) => {
+            let text = request.op.path().as_str().as_bytes();
+            [node, 12, request.queue.0 ^ request.token.rotate_left(32), xxh3(text)]
+        }
+        Effect::Answer { token, .. } => [node, 13, *token, 0],
+        Effect::Forget { token } => [node, 14, *token, 0],
+        Effect::Fenced { group, .. } => [node, 15, group.0, 0],
+        Effect::Halt(reason) => [node, 16, xxh3(reason.as_bytes()), 0],
+    }
+}
+
+fn digest(message: &Message) -> u64 {
+    xxh3(message.header_bytes()) ^ xxh3(message.body())
+}
+
+/// Draws how a crash treats unsynced bytes.
+pub(crate) fn crash_mode(prng: &mut Prng) -> CrashMode {
+    let modes = [
+        CrashMode::KeepAll,
+        CrashMode::LoseAll,
+        CrashMode::Prefix,
+        CrashMode::Subset,
+        CrashMode::Torn,
+    ];
+    modes[prng.index(modes.len())]
+}
