@@ -56,7 +56,10 @@
 //! - An entry above the checkpoint is never overwritten; a full log refuses.
 //!
 //! **What a scan cannot know.** The identity of a bare prepare does not cover its `view`, so a
-//! flipped bit there goes unnoticed. Garbage without a believable header is attributed to every
+//! flipped bit there goes unnoticed. Whether an invalid last record was acknowledged is decided
+//! by signs that a whole sector of it was never written; without them it counts as damaged, and
+//! a cluster that lost power as a whole may then have to wait for the replicas that do not have
+//! it. Garbage without a believable header is attributed to every
 //! op that is not there and to the one above the highest; had it held an op still higher, above
 //! a hole, that op is missing rather than damaged.
 

@@ -7,7 +7,8 @@
 //! when it was interrupted; it was never synced, so it was never acknowledged, and it is cut.
 //!
 //! A tail counts as torn only with evidence: the file ends inside the record, or a sector of it
-//! was never written. An invalid last record without such evidence is damage like any other.
+//! was never written (`scan/evidence.rs`). An invalid last record without such evidence is
+//! damage like any other.
 //! A stretch without a believable header may have held any op that is not there, or the one
 //! above the highest; all of these then count as damaged.
 
@@ -255,7 +256,7 @@ fn cut_torn_tail(
             Finding::Intact(_) => false,
             Finding::CutOff => true,
             Finding::BodyDamaged { .. } | Finding::Garbage => {
-                scanner.has_lost_sector(last.offset, last.end())?
+                scanner.was_interrupted(found, index)?
             }
         };
         if !torn || file_len - last.offset > TORN_TAIL_BYTES_MAX {

@@ -2,26 +2,19 @@
 //!
 //! Records follow each other without framing, so the walk goes from header to header. Where no
 //! header is believable it searches byte by byte for the next one that is: what lies between is
-//! garbage of unknown content. Reading goes in pieces of at most [`READ_BYTES`]. What the
-//! findings mean for the log is decided in `recovery.rs`.
+//! garbage of unknown content. What the findings mean for the log is decided in `recovery.rs`.
+
+mod evidence;
+mod reader;
 
 use biplane_wire::{Checksum, FrameBuffer, HEADER_SIZE, Header, Message, Op, PrepareHeader};
 
-use crate::disk::{DiskError, DiskErrorKind, DiskVerb, DiskView};
-use crate::memory_disk::SECTOR_BYTES;
+use self::reader::Reader;
+use crate::disk::{DiskError, DiskView};
 use crate::path::DiskPath;
 use crate::record::{
     HeaderFinding, LogScope, RecordForm, SEAL_BYTES, inspect_header, may_be_header,
 };
-
-/// Most bytes read at once.
-pub(crate) const READ_BYTES: usize = 1 << 20;
-
-/// Shortest run of zeros at the start of a write that counts as a lost sector. A header starts
-/// with its identity, which is not that many zeros.
-const LOST_HEAD_BYTES: u64 = 16;
-/// Shortest run of zeros at the end. Longer, because a body may well end in some zeros.
-const LOST_TAIL_BYTES: u64 = 64;
 
 /// What a stretch of the file holds.
 #[derive(Clone, Debug)]
@@ -72,13 +65,9 @@ impl From<DiskError> for ScanError {
 
 /// Walks one file. The findings are contiguous and cover it.
 pub(crate) struct Scanner<'a> {
-    view: &'a dyn DiskView,
-    path: &'a DiskPath,
+    reader: Reader<'a>,
     scope: LogScope,
     form: RecordForm,
-    file_len: u64,
-    window_start: u64,
-    window: Vec<u8>,
 }
 
 impl<'a> Scanner<'a> {
@@ -90,13 +79,9 @@ impl<'a> Scanner<'a> {
         file_len: u64,
     ) -> Self {
         Self {
-            view,
-            path,
+            reader: Reader::new(view, path, file_len),
             scope,
             form,
-            file_len,
-            window_start: 0,
-            window: Vec::new(),
         }
     }
 
@@ -104,39 +89,42 @@ impl<'a> Scanner<'a> {
         let mut found = Vec::new();
         let mut doubtful = false;
         let mut offset = 0;
-        while offset < self.file_len {
-            let (len, finding) = self.examine(offset)?;
+        while offset < self.reader.file_len() {
+            let (len, finding) = self.examine(offset, doubtful)?;
+            let is_garbage = matches!(finding, Finding::Garbage);
             found.push(Found {
                 offset,
                 len,
                 doubtful,
                 finding,
             });
-            doubtful |= matches!(
-                found.last(),
-                Some(Found {
-                    finding: Finding::Garbage,
-                    ..
-                })
-            );
+            doubtful |= is_garbage;
             offset += len;
         }
-        Ok(found)
+        // A disk that gives back nothing at all is failing; its data is not damaged.
+        let any_intact = found
+            .iter()
+            .any(|each| matches!(each.finding, Finding::Intact(_)));
+        match self.reader.medium_error() {
+            Some(error) if !any_intact => Err(error.into()),
+            _ => Ok(found),
+        }
     }
 
     /// What stands at `offset`, and how long it is; at least one byte.
-    fn examine(&mut self, offset: u64) -> Result<(u64, Finding), ScanError> {
-        let rest = self.file_len - offset;
-        let Some(header) = self.header(offset)? else {
+    fn examine(&mut self, offset: u64, doubtful: bool) -> Result<(u64, Finding), ScanError> {
+        let rest = self.reader.file_len() - offset;
+        let Some(header) = self.reader.header(offset)? else {
             return Ok((rest, Finding::CutOff));
         };
         match inspect_header(&header, self.scope) {
-            HeaderFinding::Foreign => return Err(ScanError::Foreign { offset }),
-            HeaderFinding::Invalid => {
+            HeaderFinding::Prepare => {}
+            // Behind garbage it may be the content of a body.
+            HeaderFinding::Foreign if !doubtful => return Err(ScanError::Foreign { offset }),
+            HeaderFinding::Foreign | HeaderFinding::Invalid => {
                 let next = self.search(offset + 1)?;
                 return Ok((next - offset, Finding::Garbage));
             }
-            HeaderFinding::Prepare => {}
         }
         let size = PrepareHeader::over(&header).frame.size() as usize;
         let len = self.form.record_len(size);
@@ -150,10 +138,10 @@ impl<'a> Scanner<'a> {
     /// bytes, all of which lie in the file.
     fn read_record(&mut self, offset: u64, size: usize) -> Result<Finding, ScanError> {
         let mut frame = FrameBuffer::zeroed(size);
-        self.read_exact(offset, frame.bytes_mut())?;
+        self.reader.read_exact(offset, frame.bytes_mut())?;
         let mut seal = [0; SEAL_BYTES];
         if self.form == RecordForm::Sealed {
-            self.read_exact(offset + size as u64, &mut seal)?;
+            self.reader.read_exact(offset + size as u64, &mut seal)?;
         }
         if self.form.body_is_intact(&frame, seal) {
             return Ok(Finding::Intact(frame.freeze()));
@@ -169,140 +157,58 @@ impl<'a> Scanner<'a> {
     /// The next offset from `from` on where a whole record of this log seems to stand; the end
     /// of the file when there is none.
     fn search(&mut self, from: u64) -> Result<u64, ScanError> {
+        let (scope, file_len) = (self.scope, self.reader.file_len());
+        let likely = |bytes: &[u8]| {
+            bytes
+                .first_chunk()
+                .is_some_and(|header| may_be_header(header, scope))
+        };
         let mut offset = from;
-        while self.load_header(offset)? {
-            let start = self.index(offset);
-            let scope = self.scope;
-            let rest = self.window.get(start..).unwrap_or_default();
-            let likely = |bytes: &[u8]| {
-                bytes
-                    .first_chunk()
-                    .is_some_and(|header| may_be_header(header, scope))
-            };
-            let Some(skipped) = rest.windows(HEADER_SIZE).position(likely) else {
-                offset += (rest.len() - HEADER_SIZE + 1) as u64;
+        loop {
+            let at_hand = self.reader.headers_from(offset)?;
+            if at_hand.is_empty() {
+                return Ok(file_len);
+            }
+            let Some(skipped) = at_hand.windows(HEADER_SIZE).position(likely) else {
+                offset += (at_hand.len() - HEADER_SIZE + 1) as u64;
                 continue;
             };
             offset += skipped as u64;
-            if let Some(header) = self.header(offset)?
+            if let Some(header) = self.reader.header(offset)?
                 && inspect_header(&header, scope) == HeaderFinding::Prepare
             {
                 let size = PrepareHeader::over(&header).frame.size() as usize;
-                if self.form.record_len(size) <= self.file_len - offset {
+                if self.form.record_len(size) <= file_len - offset {
                     return Ok(offset);
                 }
             }
             offset += 1;
         }
-        Ok(self.file_len)
     }
 
-    /// The 256 bytes at `offset`; `None` when the file ends before.
-    fn header(&mut self, offset: u64) -> Result<Option<[u8; HEADER_SIZE]>, ScanError> {
-        if !self.load_header(offset)? {
-            return Ok(None);
-        }
-        let rest = self.window.get(self.index(offset)..).unwrap_or_default();
-        Ok(rest.first_chunk::<HEADER_SIZE>().copied())
-    }
-
-    /// Sees to it that the window holds the 256 bytes at `offset`; false when the file ends
-    /// before.
-    fn load_header(&mut self, offset: u64) -> Result<bool, ScanError> {
-        if self.file_len.saturating_sub(offset) < HEADER_SIZE as u64 {
+    /// Whether the finding at `index`, without valid content and at the end of the file, is what
+    /// an interrupted write left.
+    pub(crate) fn was_interrupted(
+        &mut self,
+        found: &[Found],
+        index: usize,
+    ) -> Result<bool, ScanError> {
+        let Some(last) = found.get(index) else {
             return Ok(false);
-        }
-        let needed = offset + HEADER_SIZE as u64;
-        if offset < self.window_start || needed > self.window_end() {
-            self.fill(offset)?;
-        }
-        if needed > self.window_end() {
-            return Err(self.shrunk());
-        }
-        Ok(true)
-    }
-
-    fn window_end(&self) -> u64 {
-        self.window_start + self.window.len() as u64
-    }
-
-    fn index(&self, offset: u64) -> usize {
-        usize::try_from(offset - self.window_start).unwrap_or(usize::MAX)
-    }
-
-    fn fill(&mut self, offset: u64) -> Result<(), ScanError> {
-        let wanted = (self.file_len - offset).min(READ_BYTES as u64) as usize;
-        self.window.resize(wanted, 0);
-        let read = self.view.read(self.path, offset, &mut self.window)?;
-        self.window.truncate(read);
-        self.window_start = offset;
-        Ok(())
-    }
-
-    /// Fills `buf` from `offset`, out of the window where it reaches, in pieces otherwise.
-    fn read_exact(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ScanError> {
-        if offset >= self.window_start && offset + buf.len() as u64 <= self.window_end() {
-            let start = self.index(offset);
-            buf.copy_from_slice(&self.window[start..start + buf.len()]);
-            return Ok(());
-        }
-        let mut position = offset;
-        for piece in buf.chunks_mut(READ_BYTES) {
-            if self.view.read(self.path, position, piece)? != piece.len() {
-                return Err(self.shrunk());
-            }
-            position += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// A file that was longer a moment ago is changed by somebody else.
-    fn shrunk(&self) -> ScanError {
-        let kind = DiskErrorKind::Io(None);
-        ScanError::Disk(DiskError {
-            verb: DiskVerb::Read,
-            path: self.path.clone(),
-            kind,
-        })
-    }
-
-    /// Whether the bytes `[start, end)` show that a sector of them was never written: a sector,
-    /// or the part of the first or last one that belongs to them, is all zeros.
-    pub(crate) fn has_lost_sector(&mut self, start: u64, end: u64) -> Result<bool, ScanError> {
-        let mut piece = vec![0; READ_BYTES];
-        let mut offset = start;
-        while offset < end {
-            // Pieces end at sector boundaries, so no sector is split between two of them.
-            let stop = (offset / SECTOR_BYTES * SECTOR_BYTES + READ_BYTES as u64).min(end);
-            let bytes = &mut piece[..(stop - offset) as usize];
-            self.read_exact(offset, bytes)?;
-            if piece_has_lost_sector(bytes, offset, start, end) {
-                return Ok(true);
-            }
-            offset = stop;
-        }
-        Ok(false)
-    }
-}
-
-fn piece_has_lost_sector(bytes: &[u8], offset: u64, start: u64, end: u64) -> bool {
-    let mut position = offset;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let boundary = (position / SECTOR_BYTES + 1) * SECTOR_BYTES;
-        let len = (boundary - position).min(rest.len() as u64);
-        let (sector, after) = rest.split_at(len as usize);
-        let needed = if len == SECTOR_BYTES || position == start {
-            LOST_HEAD_BYTES
-        } else {
-            LOST_TAIL_BYTES
         };
-        debug_assert!(position + len <= end);
-        if len >= needed && sector.iter().all(|byte| *byte == 0) {
-            return true;
-        }
-        position += len;
-        rest = after;
+        // Where the bytes before are no whole record, this may not be where one started.
+        let before = index.checked_sub(1).and_then(|before| found.get(before));
+        let is_start = before.is_none_or(|before| matches!(before.finding, Finding::Intact(_)));
+        let stretch = evidence::Stretch {
+            start: last.offset,
+            end: last.end(),
+            starts_record: is_start && !last.doubtful,
+        };
+        Ok(evidence::was_interrupted(
+            &mut self.reader,
+            self.scope,
+            self.form,
+            stretch,
+        )?)
     }
-    false
 }

@@ -3,7 +3,9 @@
 
 mod support;
 
-use biplane_journal::{OpenError, RecordForm, WalConfig};
+use biplane_journal::{
+    DiskError, DiskErrorKind, DiskPath, DiskVerb, OpenError, RecordForm, WalConfig,
+};
 use biplane_wire::{Checksum, HEADER_SIZE, Op};
 use support::*;
 
@@ -191,6 +193,123 @@ fn zeros_behind_the_last_record_are_a_write_that_never_arrived() {
         assert_eq!(summary(&recovered), [1, 2]);
         let torn = recovered.torn.unwrap();
         assert_eq!((torn.offset, torn.len), (len as u64, 3000));
+    }
+}
+
+#[test]
+fn a_tail_of_something_else_altogether_is_cut_and_one_that_went_bad_is_not() {
+    for config in configs() {
+        let file = spoiled_file(&config, 9, Header::Intact, Body::Intact);
+        let start = file.len() / 4 * 3;
+        let garble = |file: &mut Vec<u8>, from: usize, to: usize| {
+            for (index, byte) in file[from..to].iter_mut().enumerate() {
+                *byte = (index * 37 % 251) as u8 ^ 0x5c;
+            }
+        };
+        let last = |file: &[u8]| {
+            let recovered = recover_bytes(&config, file, 0).unwrap();
+            (summary(&recovered)[3..].to_vec(), recovered.torn.is_some())
+        };
+        // Every sector of the last record holds something else.
+        let mut all = file.clone();
+        garble(&mut all, start, file.len());
+        assert_eq!(last(&all), (vec![], true));
+        // So does the one with the header.
+        let mut head = file.clone();
+        garble(&mut head, start, start + 256);
+        assert_eq!(last(&head), (vec![], true));
+        // Bursts of the size of a few bytes are no lost sector, wherever they strike.
+        for at in (start..file.len() - 8).step_by(5) {
+            let mut burst = file.clone();
+            garble(&mut burst, at, at + 8);
+            let (entries, torn) = last(&burst);
+            assert!(!torn, "burst at {at}");
+            assert!(
+                entries == [-4] || entries == [4],
+                "burst at {at}: {entries:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn zeros_in_the_middle_of_a_payload_prove_nothing_in_a_sealed_log() {
+    for (config, torn) in [(metadata_config(), true), (partition_config(), false)] {
+        let group = config.scope.group;
+        let one = prepare_of(group, 1, Checksum::ZERO, 0);
+        let mut content = vec![3; 3000];
+        content[700..2500].fill(0);
+        let two = prepare_with_body(group, 2, checksum(&one), &content);
+        let mut file = file_of(&config, &[one, two]);
+        let last = file.len() - 60;
+        file[last] ^= 1;
+        let recovered = recover_bytes(&config, &file, 0).unwrap();
+        assert_eq!(recovered.torn.is_some(), torn);
+        // Bodies of metadata prepares have no such zeros; a sealed record with zeros at its end
+        // has lost its seal.
+        let seal = file.len() - 1100;
+        file[seal..].fill(0);
+        assert!(recover_bytes(&config, &file, 0).unwrap().torn.is_some());
+    }
+}
+
+/// A disk with sectors that cannot be read.
+struct Unreadable {
+    disk: biplane_journal::MemoryDisk,
+    sectors: std::ops::Range<u64>,
+}
+
+impl biplane_journal::DiskView for Unreadable {
+    fn len(&self, path: &DiskPath) -> Result<Option<u64>, DiskError> {
+        self.disk.len(path)
+    }
+
+    fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
+        let end = (offset + buf.len() as u64).div_ceil(512);
+        if offset / 512 < self.sectors.end && end > self.sectors.start {
+            let kind = DiskErrorKind::Io(Some(5));
+            return Err(DiskError {
+                verb: DiskVerb::Read,
+                path: path.clone(),
+                kind,
+            });
+        }
+        self.disk.read(path, offset, buf)
+    }
+
+    fn list(&self, path: &DiskPath) -> Result<Vec<biplane_journal::DirEntry>, DiskError> {
+        self.disk.list(path)
+    }
+}
+
+#[test]
+fn an_unreadable_sector_is_damage_and_an_unreadable_file_an_error() {
+    for config in configs() {
+        let file = spoiled_file(&config, 9, Header::Intact, Body::Intact);
+        let mut disk = biplane_journal::MemoryDisk::new();
+        disk.put(&config.path, &file);
+        let sectors = file.len().div_ceil(512) as u64;
+        for sector in 0..sectors {
+            let view = Unreadable {
+                disk: disk.clone(),
+                sectors: sector..sector + 1,
+            };
+            let recovered = biplane_journal::recover(&config, &view, Op(0)).unwrap();
+            let ops: Vec<i64> = summary(&recovered).iter().map(|op| op.abs()).collect();
+            assert!(ops.starts_with(&[1, 2, 3, 4]), "sector {sector}: {ops:?}");
+            let damaged = summary(&recovered).iter().filter(|op| **op < 0).count();
+            assert!(
+                (1..=3).contains(&damaged),
+                "sector {sector}: {damaged} damaged"
+            );
+            assert!(recovered.torn.is_none(), "sector {sector}");
+        }
+        let view = Unreadable {
+            disk,
+            sectors: 0..sectors,
+        };
+        let failed = biplane_journal::recover(&config, &view, Op(0));
+        assert!(matches!(failed, Err(OpenError::Disk(_))));
     }
 }
 

@@ -379,6 +379,33 @@ fn a_failing_write_is_retried_on_the_same_copy_with_growing_pauses() {
 }
 
 #[test]
+fn after_a_failure_the_newest_record_is_written_not_the_failed_one() {
+    let mut disk = disk_with(Found::Sequence(1), Found::Sequence(2));
+    let mut file = open(&mut disk);
+    let mut out = Vec::new();
+    file.persist(record(3), &mut out);
+    file.persist(record(5), &mut out);
+    let kind = DiskErrorKind::Io(Some(5));
+    disk.fail(Fault {
+        verb: DiskVerb::Sync,
+        path: None,
+        kind,
+        after: 0,
+    });
+    submit(&mut disk, std::mem::take(&mut out));
+    let completion = disk.poll().unwrap();
+    assert_eq!(file.complete(&completion, &mut out), None);
+    assert_eq!(file.newest(), Some(&record(5)));
+    while out.is_empty() {
+        file.tick(&mut out);
+    }
+    submit(&mut disk, std::mem::take(&mut out));
+    let completion = disk.poll().unwrap();
+    assert_eq!(file.complete(&completion, &mut out), Some(record(5)));
+    assert!(file.is_idle());
+}
+
+#[test]
 #[should_panic(expected = "the view does not go back")]
 fn a_view_is_never_taken_back() {
     let mut disk = disk_with(Found::Sequence(1), Found::Sequence(2));

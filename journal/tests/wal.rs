@@ -385,6 +385,32 @@ fn damage_is_repaired_by_an_append_and_not_cut_off_by_a_truncation() {
 }
 
 #[test]
+fn damage_survives_a_repair_that_is_truncated_while_it_is_written() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 3);
+    // Two damaged records of op 2: a repair of it rewrites the file.
+    let mut damaged = record_of(&config, &prepares[1]);
+    damaged[256] ^= 1;
+    let mut file = record_of(&config, &prepares[0]);
+    file.extend([&damaged[..], &damaged[..]].concat());
+    file.extend(record_of(&config, &prepares[2]));
+    let mut disk = MemoryDisk::new();
+    disk.put(&config.path, &file);
+    for append_again in [false, true] {
+        let mut rig = Rig::on(&config, disk.clone(), 0);
+        rig.append(&prepares[1]);
+        rig.truncate(2);
+        if append_again {
+            rig.append(&prepare_of(config.scope.group, 4, Checksum(1), 0));
+        }
+        rig.settle();
+        rig.disk.crash_losing_all();
+        let wanted: &[i64] = if append_again { &[1, -2, 4] } else { &[1, -2] };
+        assert_eq!(summary(&rig.recover()), wanted);
+    }
+}
+
+#[test]
 fn a_torn_tail_is_cut_before_anything_is_appended() {
     let config = metadata_config();
     let prepares = chain(config.scope.group, 1, 3);

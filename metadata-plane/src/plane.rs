@@ -153,9 +153,14 @@ impl MetadataPlane {
             .step(input, &mut self.machine, &mut self.core_outputs);
     }
 
-    /// Tells the state machine how the replica stands; the core asks it about queued requests.
+    /// Tells the state machine how the replica stands and what the log can take; the core asks
+    /// it about requests and prepares.
     fn look(&mut self) {
+        let limit = self.storage.op_limit();
+        let pipeline = u64::from(self.config.limits.prepare_queue_depth);
         self.machine.caught_up = self.replica.is_caught_up_primary();
+        self.machine.op_limit = limit;
+        self.machine.has_room = self.replica.op_head().0.saturating_add(pipeline) <= limit.0;
     }
 
     /// Carries effects and events among the parts until nothing is left.

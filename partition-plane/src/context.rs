@@ -1,6 +1,8 @@
 //! What a group is lent for one step: the outputs, the clock of ticks, the counters it shares
 //! with its siblings. Nothing here outlives the step.
 
+use std::collections::BTreeSet;
+
 use biplane_journal::{DiskOp, DiskRequest, QueueId};
 use biplane_repair as repair;
 use biplane_state_transfer as transfer;
@@ -94,6 +96,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: u64,
     /// Wall clock in microseconds, as of the last tick.
     pub(crate) wall_micros: u64,
+    /// Peers that are not connected.
+    pub(crate) absent: &'a BTreeSet<ReplicaId>,
     pub(crate) tokens: &'a mut u64,
     pub(crate) repairs: &'a mut repair::Budget,
     pub(crate) pulls: &'a mut transfer::PullBudget,

@@ -5,6 +5,7 @@
 //! and frames, committed operations are applied, repair looks again, flushes start. No machine
 //! calls another; what one says to the next passes through here.
 
+mod cold_start;
 mod commit;
 mod frames;
 mod install;
@@ -27,6 +28,7 @@ use biplane_wire::{PartitionKey, ReplicaId};
 
 use crate::context::{Context, Queues};
 use crate::flush::Flusher;
+use crate::group::cold_start::ColdStart;
 use crate::group::persist::LogGlue;
 use crate::group::polls::Polls;
 use crate::group::purge::Purge;
@@ -59,6 +61,7 @@ pub(crate) struct Group {
     requester: Requester,
     puller: Puller,
     transfer: TransferIn,
+    cold: ColdStart,
     purge: Purge,
     clients: Clients,
     polls: Polls,
@@ -153,6 +156,7 @@ impl Group {
             vsr::RoleChange::Primary { .. } | vsr::RoleChange::Backup { .. } => Some(context.now),
             vsr::RoleChange::ViewChange { .. } | vsr::RoleChange::Recovering { .. } => None,
         };
+        self.begin_cold_start(context);
         self.tell_role(context);
     }
 
@@ -186,6 +190,7 @@ impl Group {
         self.tick_polls(context);
         self.tick_repair(context);
         self.tick_transfer(context);
+        self.tick_cold_start(context);
         self.tick_refusals(context);
         self.tick_retention(context);
         self.settle(context);
@@ -195,13 +200,15 @@ impl Group {
     /// idle groups share one processor.
     fn is_quiet(&self, now: u64) -> bool {
         let applied = self.replica.commit_min();
-        self.settled_since.is_some_and(|since| now > since + OBSERVED_TICKS)
+        self.settled_since
+            .is_some_and(|since| now > since + OBSERVED_TICKS)
             && applied == self.replica.commit_max()
             && applied == self.replica.op_head()
             && self.unflushed_since.is_none()
             && self.state.refused_stamp.is_none()
             && now < self.retention_at
             && !self.purge.is_wanted()
+            && !self.cold.is_looking()
             && !self.requester.has_session()
             && !self.transfer.is_busy(&self.puller)
             && self.polls.is_idle()

@@ -29,6 +29,9 @@ pub(crate) struct LogState {
     pub(crate) committed_next: u64,
     /// Below this a rewind never goes: recovered, installed or committed.
     pub(crate) rewind_floor: u64,
+    /// Messages below this were removed with their segments; those still in memory are for
+    /// repair alone.
+    pub(crate) retained_from: u64,
     /// Ops at or below this lost their effect to a purge.
     pub(crate) purge_floor: Op,
     /// Operations applied by a transfer or a purge before they are walked here.
@@ -66,17 +69,28 @@ impl LogState {
 
     /// Offset of the oldest committed message in memory.
     pub(crate) fn oldest_resident(&self) -> Option<u64> {
-        self.resident
-            .iter()
-            .find(|entry| entry.count() > 0)
-            .map(|entry| entry.base_offset)
+        self.readable().next().map(|entry| entry.base_offset)
     }
 
     /// Whether the first batch of at least this broker time is in memory, if it exists at all:
     /// an older one is in memory as well.
     pub(crate) fn is_time_resident(&self, timestamp: u64) -> bool {
-        let oldest = self.resident.iter().find(|entry| entry.count() > 0);
-        oldest.is_some_and(|oldest| oldest.timestamp < timestamp)
+        self.readable()
+            .next()
+            .is_some_and(|oldest| oldest.timestamp < timestamp)
+    }
+
+    /// The batches in memory that a poll may return, in offset order.
+    fn readable(&self) -> impl Iterator<Item = &Resident> {
+        self.readable_from(0)
+    }
+
+    fn readable_from(&self, index: usize) -> impl Iterator<Item = &Resident> {
+        let retained = |entry: &Resident| entry.next_offset <= self.retained_from;
+        let first = self.resident.partition_point(retained).max(index);
+        self.resident
+            .range(first..)
+            .filter(|entry| entry.count() > 0)
     }
 
     /// Offers every batch in memory from where the selection looks.
@@ -90,11 +104,7 @@ impl LogState {
                 .resident
                 .partition_point(|entry| entry.timestamp < timestamp),
         };
-        for entry in self
-            .resident
-            .range(first..)
-            .filter(|entry| entry.count() > 0)
-        {
+        for entry in self.readable_from(first) {
             let source = MessageSource(&entry.message);
             if selection.offer(&entry.meta(), &source) == Taken::Done {
                 return;

@@ -202,6 +202,7 @@ impl PartitionPlane {
             out,
             now: self.now,
             wall_micros: self.wall_micros,
+            absent: &self.disconnected,
             tokens: &mut self.tokens,
             repairs: &mut self.repairs,
             pulls: &mut self.pulls,

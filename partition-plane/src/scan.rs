@@ -5,6 +5,7 @@
 //! the middle of data that was, and must not be.
 
 use biplane_journal::{DiskError, DiskPath, DiskView, ReadBuffer};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::batch::{self, BATCH_HEADER, BatchError, BatchHeader};
 use crate::segments::{INDEX_ENTRY_BYTES, INDEX_STRIDE, IndexEntry, Segment};
@@ -78,6 +79,7 @@ pub(crate) fn scan(
         {}
     }
     let mut window = Window::new(view, path, file_len);
+    let mut digest = Xxh3::new();
     while segment.size < file_len {
         let at = segment.size;
         let header = match window.batch(at)? {
@@ -112,8 +114,10 @@ pub(crate) fn scan(
                 && entry.offset == header.base_offset
                 && entry.timestamp == header.base_timestamp;
         }
+        digest.update(window.held(at, header.length));
         segment.append(&header.meta());
     }
+    segment.digest = from.is_none().then(|| digest.digest());
     segment.index_size = index.len() as u64 * INDEX_ENTRY_BYTES as u64;
     index_agrees &= expected_index.next().is_none();
     index_agrees &= segment.size == 0 || !index.is_empty();
@@ -215,6 +219,15 @@ impl<'a> Window<'a> {
             .unwrap_or(usize::MAX)
             .min(self.bytes.len());
         Ok(&self.bytes[from..])
+    }
+
+    /// Bytes of a batch that was just looked at.
+    fn held(&self, at: u64, len: u64) -> &[u8] {
+        let from = usize::try_from(at.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.bytes
+            .get(from..from.saturating_add(len))
+            .unwrap_or(&[])
     }
 
     fn is_zero_from(&mut self, at: u64) -> Result<bool, ScanError> {

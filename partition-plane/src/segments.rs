@@ -106,6 +106,8 @@ pub struct Segment {
     pub index_size: u64,
     /// Index in memory, thinned to the stride.
     pub index: Vec<IndexEntry>,
+    /// XXH3 of its bytes, when it was read whole since the last append.
+    pub digest: Option<u64>,
 }
 
 impl Segment {
@@ -120,6 +122,7 @@ impl Segment {
             sealed: false,
             index_size: 0,
             index: Vec::new(),
+            digest: None,
         }
     }
 
@@ -138,6 +141,7 @@ impl Segment {
                 position: self.size,
             });
         }
+        self.digest = None;
         self.size += batch.len;
         self.next = batch.next_offset();
         self.messages += u64::from(batch.count);

@@ -14,7 +14,10 @@ fn text(n: u64) -> Vec<u8> {
 }
 
 fn small_segments() -> TopicOptions {
-    TopicOptions { segment_size: 1000, ..TopicOptions::default() }
+    TopicOptions {
+        segment_size: 1000,
+        ..TopicOptions::default()
+    }
 }
 
 fn filled(options: TopicOptions) -> Single {
@@ -27,50 +30,81 @@ fn filled(options: TopicOptions) -> Single {
 }
 
 fn first_offset(single: &mut Single) -> Option<u64> {
-    messages(&single.poll(poll_query(Strategy::First, 1))).first().map(|first| first.0)
+    messages(&single.poll(poll_query(Strategy::First, 1)))
+        .first()
+        .map(|first| first.0)
 }
 
 fn names(single: &Single) -> Vec<String> {
     use biplane_journal::DiskView;
     let dir = DiskPath::new("streams/1/topics/2/partitions/3").unwrap();
-    single.disk.list(&dir).unwrap().into_iter().map(|entry| entry.name).collect()
+    single
+        .disk
+        .list(&dir)
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect()
 }
 
 #[test]
 fn deleted_segments_go_on_every_pass_until_done_and_respect_positions() {
     let mut single = filled(small_segments());
-    let SealedEnd::UpTo(end) = single.plane.sealed_end(group(), 5) else { panic!("sealed") };
+    let SealedEnd::UpTo(end) = single.plane.sealed_end(group(), 5) else {
+        panic!("sealed")
+    };
     let key = ConsumerKey::Consumer(1);
     single.submit(store_request(0x77, 100, key, end - 1));
-    let spec = GroupSpec { deleted_up_to: end, ..spec(small_segments()) };
+    let spec = GroupSpec {
+        deleted_up_to: end,
+        ..spec(small_segments())
+    };
     single.step(Input::UpdateGroup(spec));
     single.tick(120);
     let held = first_offset(&mut single).unwrap();
-    assert!(held > 0 && held < end, "the position holds the last of them: {held} of {end}");
+    assert!(
+        held > 0 && held < end,
+        "the position holds the last of them: {held} of {end}"
+    );
     single.submit(store_request(0x77, 101, key, end));
     single.tick(120);
     assert_eq!(first_offset(&mut single), Some(end + 1));
-    let left = names(&single).iter().filter(|name| name.ends_with(".log")).count();
+    let left = names(&single)
+        .iter()
+        .filter(|name| name.ends_with(".log"))
+        .count();
     let stats = single.plane.stats(group()).unwrap();
     assert_eq!(left as u32, stats.segments_count);
     assert_eq!(stats.messages_count, 39 - end);
     single.crash(Limits::tiny());
-    single.open(GroupSpec { deleted_up_to: end, ..support::spec(small_segments()) });
+    single.open(GroupSpec {
+        deleted_up_to: end,
+        ..support::spec(small_segments())
+    });
     assert_eq!(first_offset(&mut single), Some(end + 1));
     assert_eq!(single.send(0x78, 1, &[text(40)]).base_offset(), Some(40));
 }
 
 #[test]
 fn old_messages_expire_by_age_and_by_size() {
-    let age = TopicOptions { message_expiry: 1_000_000, ..small_segments() };
+    let age = TopicOptions {
+        message_expiry: 1_000_000,
+        ..small_segments()
+    };
     let mut single = filled(age);
     single.tick(30);
     assert_eq!(first_offset(&mut single), Some(0));
     single.tick(500);
     let first = first_offset(&mut single).unwrap();
     assert!(first >= 36, "only the active segment is left: {first}");
-    let limits = Limits { message_bytes_max: 500, ..Limits::tiny() };
-    let size = TopicOptions { max_topic_size: 3000, ..small_segments() };
+    let limits = Limits {
+        message_bytes_max: 500,
+        ..Limits::tiny()
+    };
+    let size = TopicOptions {
+        max_topic_size: 3000,
+        ..small_segments()
+    };
     let mut single = Single::new(limits);
     single.open(spec(size));
     for request in 1..=40 {
@@ -88,16 +122,19 @@ fn purge_empties_the_partition_and_starts_over() {
         let mut single = filled(options.clone());
         let key = ConsumerKey::Group(2);
         single.submit(store_request(0x77, 100, key, 3));
-        let purged = GroupSpec { purge_generation: 1, ..spec(options.clone()) };
+        let purged = GroupSpec {
+            purge_generation: 1,
+            ..spec(options.clone())
+        };
         single.step(Input::UpdateGroup(purged.clone()));
         single.tick(10);
         assert_eq!(single.plane.status(group()).unwrap().purge_generation, 1);
         assert_eq!(first_offset(&mut single), None);
         assert_eq!(single.stored(key), None);
         assert_eq!(single.plane.stats(group()).unwrap().messages_count, 0);
-        let mut gen = 1u64.to_le_bytes().to_vec();
-        gen.extend(7u64.to_le_bytes());
-        assert_eq!(single.file("purge.gen").unwrap(), gen);
+        let mut record = 1u64.to_le_bytes().to_vec();
+        record.extend(7u64.to_le_bytes());
+        assert_eq!(single.file("purge.gen").unwrap(), record);
         assert_eq!(single.file("offsets/groups/2"), None);
         for request in 101..=105 {
             let answer = single.send(0x77, request, &[text(request)]);
@@ -105,7 +142,10 @@ fn purge_empties_the_partition_and_starts_over() {
         }
         single.crash(Limits::tiny());
         single.open(purged);
-        assert_eq!(messages(&single.poll(poll_query(Strategy::First, 9))).len(), 5);
+        assert_eq!(
+            messages(&single.poll(poll_query(Strategy::First, 9))).len(),
+            5
+        );
     }
 }
 
@@ -113,7 +153,10 @@ fn purge_empties_the_partition_and_starts_over() {
 fn purge_committed_while_the_node_was_down_is_applied_before_it_serves() {
     let mut single = filled(small_segments());
     single.crash(Limits::tiny());
-    single.open(GroupSpec { purge_generation: 3, ..spec(small_segments()) });
+    single.open(GroupSpec {
+        purge_generation: 3,
+        ..spec(small_segments())
+    });
     single.tick(20);
     assert_eq!(first_offset(&mut single), None);
     assert_eq!(single.send(0x78, 1, &[text(0)]).base_offset(), Some(0));
@@ -121,7 +164,10 @@ fn purge_committed_while_the_node_was_down_is_applied_before_it_serves() {
 
 #[test]
 fn interrupted_purge_is_repeated() {
-    let purged = GroupSpec { purge_generation: 1, ..spec(small_segments()) };
+    let purged = GroupSpec {
+        purge_generation: 1,
+        ..spec(small_segments())
+    };
     for steps in 0.. {
         let mut single = filled(small_segments());
         single.disk.halt_after(single.disk.steps_done() + steps);
@@ -130,7 +176,11 @@ fn interrupted_purge_is_repeated() {
         let done = single.plane.status(group()).unwrap().purge_generation == 1;
         single.crash(Limits::tiny());
         single.open(purged.clone());
-        assert!(single.fenced.is_empty(), "after {steps} steps: {:?}", single.fenced);
+        assert!(
+            single.fenced.is_empty(),
+            "after {steps} steps: {:?}",
+            single.fenced
+        );
         single.tick(20);
         assert_eq!(first_offset(&mut single), None, "after {steps} steps");
         assert_eq!(single.send(0x78, 1, &[text(0)]).base_offset(), Some(0));
@@ -146,13 +196,24 @@ fn closed_partition_is_removed_and_a_new_incarnation_starts_empty() {
     let mut single = filled(small_segments());
     single.step(Input::CloseGroup { group: group() });
     let token = 900;
-    single.step(Input::Submit { token, group: group(), request: send_request(1, 1, &[text(0)]) });
+    single.step(Input::Submit {
+        token,
+        group: group(),
+        request: send_request(1, 1, &[text(0)]),
+    });
     single.settle();
     assert!(names(&single).is_empty());
     single.tick(50);
-    let at = single.answers.iter().position(|(answered, _)| *answered == token).unwrap();
+    let at = single
+        .answers
+        .iter()
+        .position(|(answered, _)| *answered == token)
+        .unwrap();
     assert_eq!(single.answers.remove(at).1.status(), 58);
-    let next = GroupSpec { created_revision: 8, ..spec(small_segments()) };
+    let next = GroupSpec {
+        created_revision: 8,
+        ..spec(small_segments())
+    };
     single.open(next);
     assert_eq!(first_offset(&mut single), None);
     assert_eq!(single.send(0x77, 1, &[text(0)]).base_offset(), Some(0));
@@ -161,11 +222,17 @@ fn closed_partition_is_removed_and_a_new_incarnation_starts_empty() {
 #[test]
 fn files_of_an_earlier_incarnation_are_not_inherited() {
     let mut single = filled(small_segments());
-    single.open(GroupSpec { created_revision: 8, ..spec(small_segments()) });
+    single.open(GroupSpec {
+        created_revision: 8,
+        ..spec(small_segments())
+    });
     assert_eq!(first_offset(&mut single), None);
     single.send(0x77, 1, &[text(0)]);
     single.crash(Limits::tiny());
-    single.open(GroupSpec { created_revision: 9, ..spec(small_segments()) });
+    single.open(GroupSpec {
+        created_revision: 9,
+        ..spec(small_segments())
+    });
     assert_eq!(first_offset(&mut single), None);
 }
 
@@ -173,10 +240,18 @@ fn files_of_an_earlier_incarnation_are_not_inherited() {
 fn request_before_its_partition_waits_for_it() {
     let mut single = Single::new(Limits::tiny());
     let token = 900;
-    single.step(Input::Submit { token, group: group(), request: send_request(1, 1, &[text(0)]) });
+    single.step(Input::Submit {
+        token,
+        group: group(),
+        request: send_request(1, 1, &[text(0)]),
+    });
     single.open(spec(TopicOptions::default()));
     single.tick(1);
-    let at = single.answers.iter().position(|(answered, _)| *answered == token).unwrap();
+    let at = single
+        .answers
+        .iter()
+        .position(|(answered, _)| *answered == token)
+        .unwrap();
     assert_eq!(single.answers.remove(at).1.base_offset(), Some(0));
 }
 
@@ -185,7 +260,10 @@ fn purge_cluster(options: TopicOptions, stagger: [u64; 3]) {
     for n in 0..20 {
         world.send(&[text(n)]);
     }
-    let purged = GroupSpec { purge_generation: 1, ..world.spec.clone() };
+    let purged = GroupSpec {
+        purge_generation: 1,
+        ..world.spec.clone()
+    };
     world.spec = purged.clone();
     let mut order: Vec<usize> = (0..3).collect();
     order.sort_by_key(|at| stagger[*at]);
@@ -204,8 +282,9 @@ fn purge_cluster(options: TopicOptions, stagger: [u64; 3]) {
         world.step(at, Input::UpdateGroup(purged.clone()));
     }
     assert!(
-        world.run_until(3000, |world| (0..3)
-            .all(|at| world.status(at).is_some_and(|status| status.purge_generation == 1))),
+        world.run_until(3000, |world| (0..3).all(|at| world
+            .status(at)
+            .is_some_and(|status| status.purge_generation == 1))),
         "{}",
         world.picture()
     );
@@ -218,16 +297,28 @@ fn purge_cluster(options: TopicOptions, stagger: [u64; 3]) {
     for at in 1..3 {
         assert_eq!(world.all_messages(at), all);
     }
-    let kept = all.iter().filter(|(_, payload)| *payload == text(4)).count();
+    let kept = all
+        .iter()
+        .filter(|(_, payload)| *payload == text(4))
+        .count();
     assert_eq!(kept, 1, "what was confirmed after the purge is kept");
 }
 
 #[test]
 fn purge_of_a_busy_partition_converges_in_whatever_order_replicas_learn_of_it() {
-    let persisted =
-        TopicOptions { durability: DurabilityPolicy::Persisted, ..TopicOptions::default() };
+    let persisted = TopicOptions {
+        durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
     for options in [TopicOptions::default(), persisted] {
-        for stagger in [[0, 0, 0], [0, 3, 9], [9, 3, 0], [3, 0, 9], [0, 30, 60], [60, 30, 0]] {
+        for stagger in [
+            [0, 0, 0],
+            [0, 3, 9],
+            [9, 3, 0],
+            [3, 0, 9],
+            [0, 30, 60],
+            [60, 30, 0],
+        ] {
             println!("{:?} {stagger:?}", options.durability);
             purge_cluster(options.clone(), stagger);
         }

@@ -19,10 +19,12 @@ struct Run {
     sent: u64,
     down: Option<usize>,
     views: Vec<View>,
+    /// Whether all replicas may fail at once, after what is confirmed is written everywhere.
+    total: bool,
 }
 
 impl Run {
-    fn new(options: TopicOptions, seed: u64) -> Self {
+    fn new(options: TopicOptions, seed: u64, total: bool) -> Self {
         let world = World::new(3, Limits::tiny(), spec(options), seed);
         let (asked, confirmed) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -32,6 +34,7 @@ impl Run {
             sent: 0,
             down: None,
             views: vec![View(0); 3],
+            total,
         }
     }
 
@@ -117,10 +120,34 @@ impl Run {
             93..97 => self.world.cut.clear(),
             97 => self.world.loss = self.world.random.below(20),
             98 => self.world.loss = 0,
+            99 if self.total => self.fail_all(),
             _ => self.world.tick(60),
         }
         self.collect();
         self.check_views();
+    }
+
+    fn fail_all(&mut self) {
+        (self.world.loss, self.world.cut) = (0, Vec::new());
+        self.world.tick(20);
+        self.collect();
+        let written = |world: &World, at| {
+            world
+                .status(at)
+                .is_some_and(|status| status.flushed_next >= status.committed_next)
+        };
+        if !self.is_safe() || !(0..3).all(|at| written(&self.world, at)) {
+            return;
+        }
+        for at in 0..3 {
+            self.world.crash(at, false);
+        }
+        let first = self.world.random.below(3) as usize;
+        for at in [first, (first + 1) % 3, (first + 2) % 3] {
+            self.world.boot(at);
+            let ticks = self.world.random.below(80);
+            self.world.tick(ticks);
+        }
     }
 
     /// A view never goes back, not even over a restart.
@@ -183,7 +210,7 @@ impl Run {
     }
 }
 
-fn explore(name: &str, options: &TopicOptions, first: u64, runs: u64) {
+fn explore(name: &str, options: &TopicOptions, first: u64, runs: u64, total: bool) {
     let first = seed(name, first);
     let runs = std::env::var("RUNS")
         .ok()
@@ -192,7 +219,7 @@ fn explore(name: &str, options: &TopicOptions, first: u64, runs: u64) {
     let (mut confirmed, mut sent) = (0, 0);
     for seed in first..first + runs {
         println!("SEED={seed}");
-        let mut run = Run::new(options.clone(), seed);
+        let mut run = Run::new(options.clone(), seed, total);
         for _ in 0..600 {
             run.event();
         }
@@ -212,7 +239,7 @@ fn replicated_messages_are_kept_while_one_replica_at_a_time_fails() {
         segment_size: 4000,
         ..TopicOptions::default()
     };
-    explore("replicated", &options, 1, 30);
+    explore("replicated", &options, 1, 30, false);
 }
 
 #[test]
@@ -223,5 +250,24 @@ fn persisted_messages_are_kept_while_one_replica_at_a_time_fails() {
         consumer_offset_durability: DurabilityPolicy::Persisted,
         ..TopicOptions::default()
     };
-    explore("persisted", &options, 1, 20);
+    explore("persisted", &options, 1, 20, false);
+}
+
+#[test]
+fn written_messages_are_kept_when_all_replicas_fail_at_once() {
+    let options = TopicOptions {
+        segment_size: 4000,
+        ..TopicOptions::default()
+    };
+    explore("total", &options, 1, 20, true);
+}
+
+#[test]
+fn persisted_messages_are_kept_when_all_replicas_fail_at_once() {
+    let options = TopicOptions {
+        segment_size: 4000,
+        durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
+    explore("persisted total", &options, 1, 20, true);
 }

@@ -129,6 +129,13 @@ fn a_hole_in_the_own_journal_is_stepped_over_at_the_start_only() {
 }
 
 #[test]
+fn a_range_that_is_all_hole_is_named_up_to_its_end() {
+    let mut server = server();
+    server.log.retain(|op, _| !(100..=130).contains(op));
+    assert_eq!(answer(&server, 100, 120), "E121 D99");
+}
+
+#[test]
 fn frames_are_those_of_the_specification() {
     let asked = golden_message(include_str!("golden/request_prepares_6_133.txt"));
     let asked = *asked.header::<biplane_wire::RequestPreparesHeader>();

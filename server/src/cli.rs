@@ -62,7 +62,9 @@ fn parse_nodes(text: &str) -> Result<u8, String> {
         "1" => Ok(1),
         "3" => Ok(3),
         "5" => Ok(5),
-        other => Err(format!("{other} is not possible: a cluster has 1, 3 or 5 nodes")),
+        other => Err(format!(
+            "{other} is not possible: a cluster has 1, 3 or 5 nodes"
+        )),
     }
 }
 

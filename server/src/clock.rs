@@ -17,7 +17,10 @@ pub(crate) struct TickCounter {
 
 impl TickCounter {
     pub(crate) fn new() -> Self {
-        Self { started: Instant::now(), served: 0 }
+        Self {
+            started: Instant::now(),
+            served: 0,
+        }
     }
 
     /// Ticks due since the last call, at most a few; the rest of a long pause is forgotten.
@@ -38,7 +41,9 @@ impl TickCounter {
 
 /// Microseconds since the Unix epoch; 0 before it.
 pub(crate) fn wall_micros() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let elapsed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -49,7 +49,10 @@ pub enum ConfigError {
 
 impl ConfigError {
     fn rule(key: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Rule { key: key.into(), reason: reason.into() }
+        Self::Rule {
+            key: key.into(),
+            reason: reason.into(),
+        }
     }
 }
 
@@ -59,12 +62,15 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with the first rule that fails.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::parse(&text).map_err(|error| match error {
-            ConfigError::Syntax { message, .. } => {
-                ConfigError::Syntax { path: path.to_owned(), message }
-            }
+            ConfigError::Syntax { message, .. } => ConfigError::Syntax {
+                path: path.to_owned(),
+                message,
+            },
             other => other,
         })
     }
@@ -147,15 +153,32 @@ impl Identity {
                 "clustering is on: say which node of [[cluster.nodes]] this is",
             ));
         };
-        if !config.cluster.nodes.iter().any(|node| node.replica_id == id) {
-            let known: Vec<String> =
-                config.cluster.nodes.iter().map(|node| node.replica_id.to_string()).collect();
+        if !config
+            .cluster
+            .nodes
+            .iter()
+            .any(|node| node.replica_id == id)
+        {
+            let known: Vec<String> = config
+                .cluster
+                .nodes
+                .iter()
+                .map(|node| node.replica_id.to_string())
+                .collect();
             return Err(ConfigError::rule(
                 "--replica-id",
-                format!("{id} is not in [[cluster.nodes]]; the roster has {}", known.join(", ")),
+                format!(
+                    "{id} is not in [[cluster.nodes]]; the roster has {}",
+                    known.join(", ")
+                ),
             ));
         }
-        let roster = config.cluster.nodes.iter().map(Member::from_roster).collect::<Result<_, _>>()?;
+        let roster = config
+            .cluster
+            .nodes
+            .iter()
+            .map(Member::from_roster)
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             cluster,
             cluster_name: config.cluster.name.clone(),
@@ -171,13 +194,24 @@ impl Identity {
         cluster: ClusterId,
     ) -> Result<Self, ConfigError> {
         if replica_id.is_some_and(|id| id != 0) {
-            return Err(ConfigError::rule("--replica-id", "clustering is off: only 0 is possible"));
+            return Err(ConfigError::rule(
+                "--replica-id",
+                "clustering is off: only 0 is possible",
+            ));
         }
         let address = tcp_address(config)?;
-        let advertised =
-            config.node.advertised_address.clone().unwrap_or_else(|| address.ip().to_string());
-        let ports =
-            Ports { tcp: address.port(), tcp_replica: 0, quic: 0, http: 0, websocket: 0 };
+        let advertised = config
+            .node
+            .advertised_address
+            .clone()
+            .unwrap_or_else(|| address.ip().to_string());
+        let ports = Ports {
+            tcp: address.port(),
+            tcp_replica: 0,
+            quic: 0,
+            http: 0,
+            websocket: 0,
+        };
         Ok(Self {
             cluster,
             cluster_name: "single-node".to_owned(),
@@ -236,7 +270,10 @@ impl Member {
         Ok(Self {
             name: node.name.clone(),
             replica: ReplicaId(node.replica_id),
-            advertised: node.advertised_address.clone().unwrap_or_else(|| node.ip.clone()),
+            advertised: node
+                .advertised_address
+                .clone()
+                .unwrap_or_else(|| node.ip.clone()),
             selectors,
             replica_address: Some(SocketAddr::new(ip, node.ports.tcp_replica)),
             ports: node.ports,
@@ -256,7 +293,10 @@ fn tcp_address(config: &Config) -> Result<SocketAddr, ConfigError> {
     config.tcp.address.parse().map_err(|_| {
         ConfigError::rule(
             "tcp.address",
-            format!("\"{}\" is not IP:PORT with a literal IP", config.tcp.address),
+            format!(
+                "\"{}\" is not IP:PORT with a literal IP",
+                config.tcp.address
+            ),
         )
     })
 }

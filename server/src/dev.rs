@@ -84,7 +84,11 @@ pub fn run(args: &DevArgs) -> Result<(), DevError> {
     let mut nodes = Vec::new();
     for id in 0..layout.nodes {
         match start(&layout, id, &sender) {
-            Ok(process) => nodes.push(Node { id, process, ended: false }),
+            Ok(process) => nodes.push(Node {
+                id,
+                process,
+                ended: false,
+            }),
             Err(source) => {
                 stop_all(&mut nodes);
                 return Err(DevError::Spawn { node: id, source });
@@ -113,7 +117,9 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
         }
         for node in nodes.iter_mut().filter(|node| !node.ended) {
-            let Ok(Some(status)) = node.process.try_wait() else { continue };
+            let Ok(Some(status)) = node.process.try_wait() else {
+                continue;
+            };
             node.ended = true;
             // Its last words may still be on the way through the reader thread.
             while let Ok(event) = events.recv_timeout(POLL_INTERVAL) {
@@ -155,7 +161,10 @@ fn again(layout: &Layout, id: u8) -> String {
 }
 
 fn start(layout: &Layout, id: u8, events: &Sender<Event>) -> std::io::Result<Child> {
-    let log = File::options().create(true).append(true).open(layout.log_file(id))?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(layout.log_file(id))?;
     let mut process = Command::new(std::env::current_exe()?)
         .args(arguments(layout, id))
         .arg("--supervised")

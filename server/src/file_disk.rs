@@ -44,7 +44,7 @@ pub enum FolderError {
 
 /// The data folder, held exclusively for as long as this value lives.
 #[derive(Debug)]
-pub struct DataFolder {
+pub(crate) struct DataFolder {
     root: PathBuf,
     _lock: File,
 }
@@ -54,8 +54,11 @@ impl DataFolder {
     ///
     /// # Errors
     /// [`FolderError`] with a sentence for the operator.
-    pub fn open(root: &Path) -> Result<Self, FolderError> {
-        let unusable = |source| FolderError::Unusable { path: root.to_owned(), source };
+    pub(crate) fn open(root: &Path) -> Result<Self, FolderError> {
+        let unusable = |source| FolderError::Unusable {
+            path: root.to_owned(),
+            source,
+        };
         fs::create_dir_all(root).map_err(unusable)?;
         let root = fs::canonicalize(root).map_err(unusable)?;
         let lock = OpenOptions::new()
@@ -72,19 +75,21 @@ impl DataFolder {
     }
 
     /// Absolute path.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.root
     }
 
     /// Blocking reads, for opening.
-    pub fn view(&self) -> FileView {
-        FileView { root: self.root.clone() }
+    pub(crate) fn view(&self) -> FileView {
+        FileView {
+            root: self.root.clone(),
+        }
     }
 }
 
 /// The threads.
 #[derive(Debug)]
-pub struct FileDisk {
+pub(crate) struct FileDisk {
     workers: Vec<channel::Sender<DiskRequest>>,
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -94,25 +99,34 @@ impl FileDisk {
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub fn start(
+    pub(crate) fn start(
         folder: &DataFolder,
         threads: usize,
         completions: &Post<DiskCompletion>,
     ) -> io::Result<Self> {
         let generation = Arc::new(AtomicU64::new(0));
-        let mut disk = Self { workers: Vec::new(), threads: Vec::new() };
+        let mut disk = Self {
+            workers: Vec::new(),
+            threads: Vec::new(),
+        };
         for index in 0..threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
             let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation));
             let completions = completions.clone();
-            let thread = thread::Builder::new().name(format!("disk-{index}")).spawn(move || {
-                for request in requests {
-                    let DiskRequest { queue, token, op } = request;
-                    let result = worker.execute(op);
-                    // The node is gone when nobody takes completions; there is nothing to promise.
-                    completions.post(DiskCompletion { queue, token, result });
-                }
-            })?;
+            let thread = thread::Builder::new()
+                .name(format!("disk-{index}"))
+                .spawn(move || {
+                    for request in requests {
+                        let DiskRequest { queue, token, op } = request;
+                        let result = worker.execute(op);
+                        // The node is gone when nobody takes completions; there is nothing to promise.
+                        completions.post(DiskCompletion {
+                            queue,
+                            token,
+                            result,
+                        });
+                    }
+                })?;
             disk.workers.push(sender);
             disk.threads.push(thread);
         }
@@ -120,14 +134,14 @@ impl FileDisk {
     }
 
     /// Hands a request to its queue's thread.
-    pub fn submit(&self, request: DiskRequest) {
+    pub(crate) fn submit(&self, request: DiskRequest) {
         let index = request.queue.0 as usize % self.workers.len();
         // The threads end only after the senders are dropped, so this cannot fail.
         let _ = self.workers[index].send(request);
     }
 
     /// Executes what is queued and ends the threads.
-    pub fn shut_down(self) {
+    pub(crate) fn shut_down(self) {
         drop(self.workers);
         for thread in self.threads {
             let _ = thread.join();
@@ -137,7 +151,7 @@ impl FileDisk {
 
 /// Blocking reads of a data folder.
 #[derive(Debug, Clone)]
-pub struct FileView {
+pub(crate) struct FileView {
     root: PathBuf,
 }
 
@@ -199,7 +213,11 @@ fn disk_error(verb: DiskVerb, path: &DiskPath, error: &io::Error) -> DiskError {
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => DiskErrorKind::WrongKind,
         _ => DiskErrorKind::Io(error.raw_os_error()),
     };
-    DiskError { verb, path: path.clone(), kind }
+    DiskError {
+        verb,
+        path: path.clone(),
+        kind,
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ impl Bell {
     pub(crate) async fn wait(&self) {
         poll_fn(|context| {
             self.waker.register(context.waker());
-            if self.rung.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
+            if self.rung.swap(false, Ordering::AcqRel) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -46,7 +50,10 @@ pub(crate) struct Post<T> {
 
 impl<T> Clone for Post<T> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), bell: Arc::clone(&self.bell) }
+        Self {
+            sender: self.sender.clone(),
+            bell: Arc::clone(&self.bell),
+        }
     }
 }
 
@@ -76,13 +83,25 @@ impl<T> Post<T> {
 /// A box for at most `capacity` items.
 pub(crate) fn bounded<T>(capacity: usize, bell: &Arc<Bell>) -> (Post<T>, Receiver<T>) {
     let (sender, receiver) = runtime::bounded(capacity);
-    (Post { sender, bell: Arc::clone(bell) }, receiver)
+    (
+        Post {
+            sender,
+            bell: Arc::clone(bell),
+        },
+        receiver,
+    )
 }
 
 /// A box without a limit, for answers to work the node itself asked for.
 pub(crate) fn unbounded<T>(bell: &Arc<Bell>) -> (Post<T>, Receiver<T>) {
     let (sender, receiver) = runtime::unbounded();
-    (Post { sender, bell: Arc::clone(bell) }, receiver)
+    (
+        Post {
+            sender,
+            bell: Arc::clone(bell),
+        },
+        receiver,
+    )
 }
 
 #[cfg(test)]

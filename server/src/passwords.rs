@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use argon2::password_hash::{PasswordHash, PasswordHasher as _, PasswordVerifier as _, SaltString};
 use argon2::Argon2;
+use argon2::password_hash::{PasswordHash, PasswordHasher as _, PasswordVerifier as _, SaltString};
 use crossbeam::channel::{self, TrySendError};
 
 use crate::mailbox::Post;
@@ -72,13 +72,15 @@ impl Passwords {
         let (sender, jobs) = channel::bounded::<PasswordJob>(QUEUE_CAPACITY);
         for index in 0..THREADS {
             let (jobs, answers) = (jobs.clone(), answers.clone());
-            thread::Builder::new().name(format!("password-{index}")).spawn(move || {
-                // Verified when a user does not exist, so that the answer takes as long.
-                let dummy = hash("no such password").unwrap_or_default();
-                for job in jobs {
-                    answers.post(run(job, &dummy));
-                }
-            })?;
+            thread::Builder::new()
+                .name(format!("password-{index}"))
+                .spawn(move || {
+                    // Verified when a user does not exist, so that the answer takes as long.
+                    let dummy = hash("no such password").unwrap_or_default();
+                    for job in jobs {
+                        answers.post(run(job, &dummy));
+                    }
+                })?;
         }
         Ok(Self { jobs: sender })
     }
@@ -93,20 +95,31 @@ impl Passwords {
 
 fn run(job: PasswordJob, dummy: &str) -> PasswordDone {
     match job {
-        PasswordJob::Verify { token, hash, password } => {
+        PasswordJob::Verify {
+            token,
+            hash,
+            password,
+        } => {
             let known = hash.is_some();
             let matches = verify(hash.as_deref().unwrap_or(dummy), &password);
-            PasswordDone::Verified { token, matches: matches && known }
+            PasswordDone::Verified {
+                token,
+                matches: matches && known,
+            }
         }
-        PasswordJob::Hash { token, password } => {
-            PasswordDone::Hashed { token, hash: hash(&password) }
-        }
+        PasswordJob::Hash { token, password } => PasswordDone::Hashed {
+            token,
+            hash: hash(&password),
+        },
     }
 }
 
 fn verify(phc: &str, password: &str) -> bool {
-    PasswordHash::new(phc)
-        .is_ok_and(|parsed| Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok())
+    PasswordHash::new(phc).is_ok_and(|parsed| {
+        Argon2::default()
+            .verify_password(password.as_bytes(), &parsed)
+            .is_ok()
+    })
 }
 
 /// An Argon2id PHC string with a random salt; `None` when the system has no randomness.
@@ -114,7 +127,9 @@ pub(crate) fn hash(password: &str) -> Option<String> {
     let mut salt = [0; SALT_LENGTH];
     getrandom::fill(&mut salt).ok()?;
     let salt = SaltString::encode_b64(&salt).ok()?;
-    let hash = Argon2::default().hash_password(password.as_bytes(), &salt).ok()?;
+    let hash = Argon2::default()
+        .hash_password(password.as_bytes(), &salt)
+        .ok()?;
     Some(hash.to_string())
 }
 
@@ -129,9 +144,17 @@ mod tests {
         let passwords = Passwords::start(&sender).unwrap();
         let stored: Arc<str> = hash("secret").unwrap().into();
         assert!(stored.starts_with("$argon2id$"));
-        let jobs = [(Some(stored.clone()), "secret", true), (Some(stored), "Secret", false), (None, "secret", false)];
+        let jobs = [
+            (Some(stored.clone()), "secret", true),
+            (Some(stored), "Secret", false),
+            (None, "secret", false),
+        ];
         for (index, (hash, password, wanted)) in jobs.into_iter().enumerate() {
-            let job = PasswordJob::Verify { token: index as u64, hash, password: password.to_owned() };
+            let job = PasswordJob::Verify {
+                token: index as u64,
+                hash,
+                password: password.to_owned(),
+            };
             passwords.submit(job).unwrap();
             match runtime::block_on(answers.recv()).unwrap() {
                 PasswordDone::Verified { token, matches } => {

@@ -31,11 +31,11 @@ pub(crate) use listener::bind;
 use registry::Registry;
 
 /// Frames waiting between all readers and the node's loop.
-pub const INBOUND_CAPACITY: usize = 1024;
+pub(crate) const INBOUND_CAPACITY: usize = 1024;
 
 /// What the mesh tells the node.
 #[derive(Debug)]
-pub enum PeerEvent {
+pub(crate) enum PeerEvent {
     /// A connection to `replica` is registered; frames may be sent.
     Up {
         /// The peer.
@@ -57,50 +57,50 @@ pub enum PeerEvent {
 
 /// Everything the mesh needs to know.
 #[derive(Clone)]
-pub struct MeshConfig {
+pub(crate) struct MeshConfig {
     /// This node.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// Own replica address.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Replica addresses of all nodes, by replica id.
-    pub peers: Vec<(ReplicaId, SocketAddr)>,
+    pub(crate) peers: Vec<(ReplicaId, SocketAddr)>,
     /// Keys when authentication is on.
-    pub keys: Option<Keys>,
+    pub(crate) keys: Option<Keys>,
     /// Largest accepted frame.
-    pub message_size_max: u32,
+    pub(crate) message_size_max: u32,
     /// Frames queued per peer.
-    pub queue_capacity: usize,
+    pub(crate) queue_capacity: usize,
     /// Frames per vectored write.
-    pub batch_max: usize,
+    pub(crate) batch_max: usize,
     /// Budget of a handshake.
-    pub handshake_grace: Duration,
+    pub(crate) handshake_grace: Duration,
     /// Longest pause between two dials.
-    pub reconnect_period: Duration,
+    pub(crate) reconnect_period: Duration,
     /// Drain time of a closing link.
-    pub close_timeout: Duration,
+    pub(crate) close_timeout: Duration,
 }
 
 /// Counts of what the mesh dropped or refused.
 #[derive(Debug, Default)]
-pub struct MeshCounters {
+pub(crate) struct MeshCounters {
     /// Frames dropped because no connection was up.
-    pub dropped_no_link: AtomicU64,
+    pub(crate) dropped_no_link: AtomicU64,
     /// Frames dropped because the peer's queue was full.
-    pub dropped_queue_full: AtomicU64,
+    pub(crate) dropped_queue_full: AtomicU64,
     /// Received frames refused by typed decode.
-    pub refused_frames: AtomicU64,
+    pub(crate) refused_frames: AtomicU64,
     /// Received frames of another cluster or with an impossible replica id.
-    pub foreign_frames: AtomicU64,
+    pub(crate) foreign_frames: AtomicU64,
     /// Connections closed for a framing violation.
-    pub closed_framing: AtomicU64,
+    pub(crate) closed_framing: AtomicU64,
     /// Handshakes that ended in a refusal, a timeout or an error.
-    pub handshakes_failed: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
     /// Connections turned away because too many handshakes were in flight.
-    pub handshakes_overflow: AtomicU64,
+    pub(crate) handshakes_overflow: AtomicU64,
     /// Frames written.
-    pub frames_out: AtomicU64,
+    pub(crate) frames_out: AtomicU64,
     /// Frames received and passed on.
-    pub frames_in: AtomicU64,
+    pub(crate) frames_in: AtomicU64,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -117,7 +117,7 @@ struct Shared {
 
 /// The mesh of a running node.
 #[derive(Clone)]
-pub struct Mesh {
+pub(crate) struct Mesh {
     shared: Arc<Shared>,
 }
 
@@ -126,11 +126,15 @@ impl Mesh {
     ///
     /// # Errors
     /// [`ListenError`] when the replica address cannot be bound.
-    pub fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
+    pub(crate) fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
         let listener = listener::bind(config.listen)?;
         let registry = Registry::new(config.identity.replica_count);
-        let shared =
-            Arc::new(Shared { config, registry, counters: MeshCounters::default(), events });
+        let shared = Arc::new(Shared {
+            config,
+            registry,
+            counters: MeshCounters::default(),
+            events,
+        });
         runtime::spawn(listener::accept(listener, Arc::clone(&shared)));
         // The pair rule of chapter 02 section 2.2: the lower id dials.
         for &(peer, address) in &shared.config.peers {
@@ -142,7 +146,7 @@ impl Mesh {
     }
 
     /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
-    pub fn send(&self, to: ReplicaId, message: Message) -> bool {
+    pub(crate) fn send(&self, to: ReplicaId, message: Message) -> bool {
         match self.shared.registry.send(to, message) {
             registry::Sent::Queued => true,
             registry::Sent::NoLink => {
@@ -157,13 +161,13 @@ impl Mesh {
     }
 
     /// Counters since the start.
-    pub fn counters(&self) -> &MeshCounters {
+    pub(crate) fn counters(&self) -> &MeshCounters {
         &self.shared.counters
     }
 
     /// Closes every link after what is queued has been written, within the close budget, and
     /// refuses new ones.
-    pub async fn shut_down(&self) {
+    pub(crate) async fn shut_down(&self) {
         self.shared.registry.close();
         let budget = self.shared.config.close_timeout;
         let step = Duration::from_millis(5);

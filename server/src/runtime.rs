@@ -5,9 +5,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-pub use async_std::channel::{
-    Receiver, Sender, TryRecvError, TrySendError, bounded, unbounded,
-};
+pub use async_std::channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, unbounded};
 pub use async_std::net::{TcpListener, TcpStream};
 pub use async_std::task::{JoinHandle, block_on};
 

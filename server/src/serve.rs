@@ -46,7 +46,11 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             eprintln!("biplane: {error}");
             if args.supervised {
                 let node = args.replica_id.unwrap_or(0);
-                Report::Failed { node, reason: error.to_string() }.print();
+                Report::Failed {
+                    node,
+                    reason: error.to_string(),
+                }
+                .print();
             }
             ExitCode::FAILURE
         }

@@ -13,15 +13,17 @@ use signal_hook::iterator::Signals;
 /// What the operating system said when it refused the handler.
 pub fn on_stop(mut stop: impl FnMut() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut asked = false;
-        for signal in signals.forever() {
-            if asked {
-                std::process::exit(128 + signal);
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let mut asked = false;
+            for signal in signals.forever() {
+                if asked {
+                    std::process::exit(128 + signal);
+                }
+                asked = true;
+                stop();
             }
-            asked = true;
-            stop();
-        }
-    })?;
+        })?;
     Ok(())
 }

@@ -46,7 +46,9 @@ impl Report {
     /// Writes the line to standard output. A supervisor that went away is not an error here: the
     /// node notices it by its closed standard input.
     pub fn print(&self) {
-        let Ok(line) = serde_json::to_string(self) else { return };
+        let Ok(line) = serde_json::to_string(self) else {
+            return;
+        };
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{line}");
         let _ = out.flush();

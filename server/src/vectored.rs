@@ -22,7 +22,10 @@ impl Slices for Message {
         match self.contiguous() {
             Some(bytes) => out.push(IoSlice::new(bytes)),
             None => out.extend(
-                self.slices().into_iter().filter(|slice| !slice.is_empty()).map(IoSlice::new),
+                self.slices()
+                    .into_iter()
+                    .filter(|slice| !slice.is_empty())
+                    .map(IoSlice::new),
             ),
         }
     }

@@ -15,11 +15,27 @@ const CRATES: &[(&str, &[&str], bool)] = &[
     ("journal", &["wire"], true),
     ("repair", &["wire", "vsr"], true),
     ("state-transfer", &["wire", "vsr"], true),
-    ("metadata-plane", &["wire", "vsr", "journal", "repair", "state-transfer"], true),
-    ("partition-plane", &["wire", "vsr", "journal", "repair", "state-transfer"], true),
+    (
+        "metadata-plane",
+        &["wire", "vsr", "journal", "repair", "state-transfer"],
+        true,
+    ),
+    (
+        "partition-plane",
+        &["wire", "vsr", "journal", "repair", "state-transfer"],
+        true,
+    ),
     (
         "simulator",
-        &["wire", "vsr", "journal", "repair", "state-transfer", "metadata-plane", "partition-plane"],
+        &[
+            "wire",
+            "vsr",
+            "journal",
+            "repair",
+            "state-transfer",
+            "metadata-plane",
+            "partition-plane",
+        ],
         false,
     ),
     (
@@ -64,7 +80,10 @@ const FILE_LINES_MAX: usize = 600;
 const LINE_COLUMNS_MAX: usize = 100;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("a workspace")
+        .to_owned()
 }
 
 /// Every file below `folder` with one of these endings, build output left out.
@@ -72,7 +91,9 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
         for entry in entries.flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -94,7 +115,12 @@ fn read(path: &Path) -> String {
 }
 
 fn report(problems: &[String]) {
-    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{} problems:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
 }
 
 /// The crates of ours in the `[dependencies]` table of a manifest.
@@ -122,7 +148,13 @@ fn crates_import_only_what_their_layer_allows() {
                 problems.push(format!("{name} imports {import}"));
             }
         }
-        for banned in ["async-std", "async-global-executor", "futures", "crossbeam", "parking_lot"] {
+        for banned in [
+            "async-std",
+            "async-global-executor",
+            "futures",
+            "crossbeam",
+            "parking_lot",
+        ] {
             if *protocol && manifest.lines().any(|line| line.starts_with(banned)) {
                 problems.push(format!("{name} depends on {banned}"));
             }
@@ -135,12 +167,18 @@ fn crates_import_only_what_their_layer_allows() {
 fn every_member_of_the_workspace_is_in_the_table() {
     let manifest = read(&root().join("Cargo.toml"));
     for (name, ..) in CRATES {
-        assert!(manifest.contains(&format!("\"{name}\"")), "{name} is no member");
+        assert!(
+            manifest.contains(&format!("\"{name}\"")),
+            "{name} is no member"
+        );
     }
     let folders = fs::read_dir(root()).expect("the tree").flatten();
     for folder in folders.filter(|folder| folder.path().join("Cargo.toml").is_file()) {
         let name = folder.file_name().to_string_lossy().into_owned();
-        assert!(CRATES.iter().any(|(known, ..)| *known == name), "{name} is not in the table");
+        assert!(
+            CRATES.iter().any(|(known, ..)| *known == name),
+            "{name} is not in the table"
+        );
     }
 }
 
@@ -234,7 +272,10 @@ fn every_crate_has_a_front_page() {
             problems.push(format!("{} is missing or thin", readme.display()));
         }
         let front = read(&root().join(name).join("src/lib.rs"));
-        let words = front.lines().take_while(|line| line.starts_with("//!")).count();
+        let words = front
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .count();
         if words < 15 {
             problems.push(format!("{name}/src/lib.rs: {words} lines of front page"));
         }
@@ -269,7 +310,10 @@ fn the_tree_names_no_machine_and_no_registry() {
         ["../sha", "red"].concat(),
     ];
     let mut problems = Vec::new();
-    for file in files(&root(), &[".rs", ".md", ".toml", ".py", ".sh", "run", ".txt"]) {
+    for file in files(
+        &root(),
+        &[".rs", ".md", ".toml", ".py", ".sh", "run", ".txt"],
+    ) {
         let text = read(&file);
         for word in &banned {
             if text.contains(word.as_str()) {

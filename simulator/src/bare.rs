@@ -94,7 +94,7 @@ impl BareNode {
                 let header = group::routed(group, client, session, request, operation, &body);
                 found.submit(token, header, wall_micros, out);
             }
-            Call::Register { .. } | Call::Logout { .. } | Call::Poll { .. } => {
+            Call::Register { .. } | Call::Logout { .. } | Call::Poll { .. } | Call::Directory => {
                 out.push(Effect::Answer { token, answer: Answer::Refused(3) });
             }
         }

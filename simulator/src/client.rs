@@ -77,7 +77,7 @@ impl Client {
             next_at: 0,
             completed: 0,
             finish: None,
-            workload: WorkloadKind::new(index, options, streams),
+            workload: WorkloadKind::new(index, options),
             wake_at: None,
             prng,
         }
@@ -95,6 +95,7 @@ impl Client {
         match &self.pending.as_ref()?.call {
             Call::Request { group, .. } | Call::Poll { group, .. } => Some(*group),
             Call::Register { .. } | Call::Logout { .. } => Some(GroupId::METADATA),
+            Call::Directory => None,
         }
     }
 

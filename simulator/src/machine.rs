@@ -6,7 +6,7 @@
 
 use biplane_journal::{DiskCompletion, DiskPath, DiskRequest, DiskView};
 use biplane_vsr::{Durability, Replica};
-use biplane_wire::{ClientId, EvictionReason, GroupId, Message, Op, Operation, ReplicaFrame};
+use biplane_wire::{ClientId, EvictionReason, GroupId, Message, Op, Operation, PartitionKey, ReplicaFrame};
 
 /// What a client asks of a node.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub enum Call {
         /// Body as the client sends it.
         body: Vec<u8>,
     },
+    /// Ask what exists.
+    Directory,
     /// Read messages.
     Poll {
         /// Partition.
@@ -50,6 +52,15 @@ pub enum Call {
         /// What to read.
         query: PollCall,
     },
+}
+
+/// What a node knows to exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    /// Stream ids.
+    pub streams: Vec<u32>,
+    /// Partitions.
+    pub partitions: Vec<PartitionKey>,
 }
 
 /// Where a poll starts.
@@ -104,6 +115,8 @@ pub enum Answer {
         /// Body of the reply.
         body: Vec<u8>,
     },
+    /// What exists, as far as this node has applied.
+    Directory(Directory),
     /// Not now. With `maybe`, it may have happened or may still happen.
     Transient {
         /// Whether the outcome is unknown.

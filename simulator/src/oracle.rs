@@ -8,6 +8,7 @@ pub mod acknowledged;
 pub mod committed;
 pub mod convergence;
 pub mod durable;
+pub mod messages;
 pub mod promises;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use biplane_wire::GroupId;
 
 use self::acknowledged::Acknowledged;
 use self::committed::Committed;
+use self::messages::Messages;
 use self::promises::Promises;
 use crate::disk::VirtualDisk;
 use crate::machine::Machine;
@@ -91,6 +93,8 @@ pub struct Oracles {
     pub acknowledged: Acknowledged,
     /// Nothing is promised that the disk does not keep.
     pub promises: Promises,
+    /// Offsets and what readers saw of them.
+    pub messages: Messages,
     /// Comparisons made at the end.
     pub converged: u64,
 }
@@ -105,6 +109,8 @@ impl Oracles {
             ("O3 durable view before vote", self.promises.views_checked),
             ("O4 quorum holds at commit", self.promises.quorums_checked),
             ("O5 acknowledged kept", self.acknowledged.checked),
+            ("O6 offsets", self.messages.assigned),
+            ("O7 polls", self.messages.polled),
             ("O10 acknowledged kept at restart", self.promises.restarts_checked),
             ("O10 acknowledgement is held", self.promises.acks_checked),
             ("O14 convergence", self.converged),

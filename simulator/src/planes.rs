@@ -8,6 +8,8 @@
 mod requests;
 mod topology;
 
+use std::collections::BTreeMap;
+
 use biplane_journal::DiskView;
 use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
@@ -47,8 +49,8 @@ pub struct PlanesNode {
     partitions: PartitionPlane,
     metadata_out: Vec<metadata_io::Output>,
     partition_out: Vec<partition::Output>,
-    replica: u8,
-    replica_count: u8,
+    known: BTreeMap<GroupId, topology::Known>,
+    metadata_facts: GroupFacts,
 }
 
 impl PlanesNode {
@@ -70,8 +72,8 @@ impl PlanesNode {
             partitions: PartitionPlane::new(partition_config(config)),
             metadata_out: outputs,
             partition_out: Vec::new(),
-            replica: config.replica,
-            replica_count: config.replica_count,
+            known: BTreeMap::new(),
+            metadata_facts: topology::metadata_facts(),
         };
         node.open_partitions(disk);
         for peer in (0..config.replica_count).filter(|&peer| peer != config.replica) {
@@ -223,6 +225,7 @@ fn metadata_config(config: &PlanesConfig) -> metadata::Config {
     let mut limits =
         if config.tiny_limits { metadata::Limits::tiny() } else { metadata::Limits::default() };
     limits.frame_bytes_max = 1 << 20;
+    limits.clients_table_max = limits.clients_table_max.min(64);
     metadata::Config {
         cluster: cluster(),
         replica: ReplicaId(config.replica),

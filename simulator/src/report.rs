@@ -104,6 +104,7 @@ pub fn describe_call(call: &Call) -> String {
             show_group(*group),
             client.0
         ),
+        Call::Directory => "Directory".to_owned(),
         Call::Poll { group, query } => format!("Poll {} {query:?}", show_group(*group)),
     }
 }

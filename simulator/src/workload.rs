@@ -1,11 +1,13 @@
 //! What clients ask for: a stream of calls, each with a value of its own.
 
+mod planes;
+
 use biplane_wire::{ClientId, GroupId, Operation};
 
 use crate::bare::bare_groups;
 use crate::machine::{Answer, Call};
 use crate::options::{MachineKind, Options};
-use crate::prng::{Prng, Streams};
+use crate::prng::Prng;
 
 /// What an answer means for the pending call.
 #[derive(Clone, Debug)]
@@ -32,16 +34,17 @@ pub trait Workload {
 pub enum WorkloadKind {
     /// For bare groups.
     Bare(BareWorkload),
+    /// For the planes.
+    Planes(planes::PlanesWorkload),
 }
 
 impl WorkloadKind {
     /// The workload of the client with this number.
     #[must_use]
-    pub fn new(index: u32, options: &Options, _streams: &Streams) -> Self {
+    pub fn new(index: u32, options: &Options) -> Self {
         match options.machine {
-            MachineKind::Bare | MachineKind::Planes => {
-                Self::Bare(BareWorkload::new(index, options.partitions))
-            }
+            MachineKind::Bare => Self::Bare(BareWorkload::new(index, options.partitions)),
+            MachineKind::Planes => Self::Planes(planes::PlanesWorkload::new(index, options)),
         }
     }
 
@@ -49,6 +52,7 @@ impl WorkloadKind {
     pub fn next(&mut self, prng: &mut Prng) -> Call {
         match self {
             Self::Bare(workload) => workload.next(prng),
+            Self::Planes(workload) => workload.next(prng),
         }
     }
 
@@ -56,6 +60,7 @@ impl WorkloadKind {
     pub fn outcome(&mut self, call: &Call, answer: &Answer) -> Step {
         match self {
             Self::Bare(workload) => workload.outcome(call, answer),
+            Self::Planes(workload) => workload.outcome(call, answer),
         }
     }
 }

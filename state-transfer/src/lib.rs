@@ -31,8 +31,13 @@
 //! The rules are those of chapter 04 sections 1, 3 and 4.4 of the protocol specification.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod budget;
 mod chunk_cursor;
+mod entry_set;
 mod install;
 mod limits;
 mod manifest;

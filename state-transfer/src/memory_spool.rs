@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 
 use biplane_wire::ManifestEntry;
 
+use crate::entry_set::{EntryKey, entry_key};
 use crate::puller::PullOutput;
-
-type Key = (u8, u64, u64, u64);
 
 /// Artifacts by their manifest entry.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySpool {
-    artifacts: BTreeMap<Key, Vec<u8>>,
+    artifacts: BTreeMap<EntryKey, Vec<u8>>,
 }
 
 impl MemorySpool {
@@ -43,7 +42,7 @@ impl MemorySpool {
     ///
     /// When the bytes do not continue the artifact: a puller hands them out in order.
     pub fn store(&mut self, entry: &ManifestEntry, offset: u64, bytes: &[u8]) {
-        let artifact = self.artifacts.entry(key(entry)).or_default();
+        let artifact = self.artifacts.entry(entry_key(entry)).or_default();
         if offset == 0 {
             artifact.clear();
         }
@@ -57,7 +56,7 @@ impl MemorySpool {
     /// The bytes of an artifact.
     #[must_use]
     pub fn get(&self, entry: &ManifestEntry) -> Option<&[u8]> {
-        match self.artifacts.get(&key(entry)) {
+        match self.artifacts.get(&entry_key(entry)) {
             Some(bytes) => Some(bytes),
             // No chunk is ever sent of an artifact without bytes.
             None if entry.length == 0 => Some(&[]),
@@ -67,13 +66,13 @@ impl MemorySpool {
 
     /// Takes the bytes of an artifact out.
     pub fn take(&mut self, entry: &ManifestEntry) -> Option<Vec<u8>> {
-        let taken = self.artifacts.remove(&key(entry));
+        let taken = self.artifacts.remove(&entry_key(entry));
         taken.or_else(|| (entry.length == 0).then(Vec::new))
     }
 
     /// Drops an artifact.
     pub fn discard(&mut self, entry: &ManifestEntry) {
-        self.artifacts.remove(&key(entry));
+        self.artifacts.remove(&entry_key(entry));
     }
 
     /// Drops everything.
@@ -89,10 +88,6 @@ impl MemorySpool {
             .map(|artifact| artifact.len() as u64)
             .sum()
     }
-}
-
-fn key(entry: &ManifestEntry) -> Key {
-    (entry.kind, entry.frontier, entry.length, entry.checksum)
 }
 
 #[cfg(test)]

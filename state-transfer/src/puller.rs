@@ -24,6 +24,7 @@ use self::attempt::{Attempt, Fetch, Sender};
 pub use self::report::{Ended, Offer, Progress, PullIgnored, PullOutput};
 use crate::budget::PullBudget;
 use crate::chunk_cursor::ChunkMisfit;
+use crate::entry_set::EntrySet;
 use crate::limits::PullLimits;
 use crate::manifest::check_offer;
 use crate::nonce::Nonces;
@@ -91,8 +92,10 @@ pub struct Puller {
     /// The peer to move on from.
     failed: Option<ReplicaId>,
     /// Artifacts the owner keeps and whose digest was right.
-    verified: Vec<ManifestEntry>,
+    verified: EntrySet,
     paused: bool,
+    /// An install went wrong after it had begun: what it removed is owed, whatever repair does.
+    owed: bool,
 }
 
 impl Puller {
@@ -115,8 +118,9 @@ impl Puller {
             rearm: None,
             failures: 0,
             failed: None,
-            verified: Vec::new(),
+            verified: EntrySet::default(),
             paused: false,
+            owed: false,
         }
     }
 
@@ -258,6 +262,15 @@ impl Puller {
         Ok(())
     }
 
+    /// Artifacts the owner has already, digest and all: they are complete from the start when an
+    /// offer lists them, and are reported as reused. To be said again for every attempt; one
+    /// that is not listed, or no longer wanted, comes back as a [`PullOutput::Discard`].
+    pub fn hold(&mut self, entries: impl IntoIterator<Item = ManifestEntry>) {
+        entries
+            .into_iter()
+            .for_each(|entry| self.verified.insert(entry));
+    }
+
     /// Holds back the next chunk request while storage is behind, and sends it afterwards.
     pub fn set_paused(&mut self, paused: bool, out: &mut Vec<PullOutput>) {
         self.paused = paused;
@@ -387,11 +400,9 @@ impl Puller {
     }
 
     fn begin_fetch(&mut self, offer: Offer, out: &mut Vec<PullOutput>) {
-        let listed = |entry: &ManifestEntry| offer.entries.contains(entry);
-        let (keep, drop) = self.verified.drain(..).partition(listed);
-        self.verified = keep;
-        let drop: Vec<ManifestEntry> = drop;
-        out.extend(drop.into_iter().map(|entry| PullOutput::Discard { entry }));
+        let unlisted = self.verified.drain_unlisted(&offer.entries);
+        let discards = unlisted.into_iter();
+        out.extend(discards.map(|entry| PullOutput::Discard { entry }));
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -423,7 +434,7 @@ impl Puller {
                 return self.fail(out);
             }
             if !reused {
-                self.verified.push(entry);
+                self.verified.insert(entry);
             }
             fetch.complete_current();
             out.push(PullOutput::Complete {

@@ -8,7 +8,7 @@ use biplane_state_transfer::{
     InstallStep, ManifestEntry, Offer, PartitionInstall, PartitionInstallFacts, PartitionRefusal,
     WalkedSegment, artifact_kind, check_partition, newest_dedup,
 };
-use biplane_wire::{Checksum, ClientId, GroupId, Op};
+use biplane_wire::{Checksum, ClientId, Op};
 use support::{SERVER, VIEW, partition_group};
 
 /// A download of two segments, offsets 10..40, at op 77, and a replica that lags behind.
@@ -317,12 +317,7 @@ fn group_of_the_checkpoint_is_that_of_the_download() {
         checksum,
         prepare: Some(prepare.clone()),
     };
-    let group = header.group();
-    assert_ne!(group, GroupId::METADATA);
-    if group == partition_group() {
-        assert!(case.check().is_ok());
-    } else {
-        let refused = PartitionRefusal::Checkpoint(CheckpointDefect::Group);
-        assert_eq!(case.check(), Err(refused));
-    }
+    assert_ne!(header.group(), partition_group());
+    let refused = PartitionRefusal::Checkpoint(CheckpointDefect::Group);
+    assert_eq!(case.check(), Err(refused));
 }

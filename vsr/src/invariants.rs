@@ -59,7 +59,7 @@ impl Replica {
     fn check_log(&self) {
         let entries: Vec<_> = self
             .log
-            .iter()
+            .iter_held()
             .map(|message| {
                 let header = message.header::<biplane_wire::PrepareHeader>();
                 assert!(
@@ -89,7 +89,7 @@ impl Replica {
         if self.status == Status::Normal {
             let reach = self.op_head.max(self.commit_max);
             assert!(
-                self.log.last().is_none_or(|last| last <= reach),
+                self.log.top().is_none_or(|last| last <= reach),
                 "nothing above the log"
             );
         }

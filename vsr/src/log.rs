@@ -77,6 +77,19 @@ enum Slot {
     Held(Held),
 }
 
+impl Slot {
+    fn message(&self) -> Option<&Message> {
+        match self {
+            Self::Held(held) => Some(&held.message),
+            Self::Empty | Self::Damaged => None,
+        }
+    }
+
+    fn is_shown(&self) -> bool {
+        matches!(self, Self::Held(held) if held.trust == Trust::Verified)
+    }
+}
+
 /// The log of one group.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -94,22 +107,24 @@ impl Log {
         }
     }
 
-    /// The prepare of `op`, when it is held.
+    /// The prepare of `op`, when it is held and part of the log as far as is known. What is
+    /// only suspected of being so is not shown: nobody may be served from it.
     #[must_use]
     pub fn get(&self, op: Op) -> Option<&Message> {
-        self.held(op).map(|held| &held.message)
+        let held = self.held(op)?;
+        (held.trust == Trust::Verified).then_some(&held.message)
     }
 
-    /// The header of `op`, when the prepare is held.
+    /// The header of what [`Self::get`] gives.
     #[must_use]
     pub fn header(&self, op: Op) -> Option<&PrepareHeader> {
-        self.held(op).map(Held::header)
+        self.get(op).map(|message| message.header())
     }
 
-    /// Whether the prepare of `op` is held.
+    /// Whether [`Self::get`] gives a prepare.
     #[must_use]
     pub fn contains(&self, op: Op) -> bool {
-        self.held(op).is_some()
+        self.get(op).is_some()
     }
 
     /// Whether the disk held an entry for `op` that cannot be read.
@@ -124,23 +139,20 @@ impl Log {
         self.held(op).is_some_and(Held::is_durable)
     }
 
-    /// The lowest op held.
+    /// The lowest op [`Self::get`] has.
     #[must_use]
     pub fn first(&self) -> Option<Op> {
         self.next_held(self.base, Op(u64::MAX))
     }
 
-    /// The highest op held.
+    /// The highest op [`Self::get`] has.
     #[must_use]
     pub fn last(&self) -> Option<Op> {
-        let index = self
-            .slots
-            .iter()
-            .rposition(|slot| matches!(slot, Slot::Held(_)))?;
+        let index = self.slots.iter().rposition(Slot::is_shown)?;
         Some(self.op_at(index))
     }
 
-    /// The highest op with an entry, readable or not.
+    /// The highest op with an entry, trusted or not, readable or not.
     pub(crate) fn top(&self) -> Option<Op> {
         let index = self
             .slots
@@ -149,26 +161,27 @@ impl Log {
         Some(self.op_at(index))
     }
 
-    /// The first held op in `from..=to`.
+    /// The first op in `from..=to` that [`Self::get`] has.
     #[must_use]
     pub fn next_held(&self, from: Op, to: Op) -> Option<Op> {
         let skip = usize::try_from(from.0.saturating_sub(self.base.0)).ok()?;
-        let found = self
-            .slots
-            .iter()
-            .enumerate()
-            .skip(skip)
-            .find(|(_, slot)| matches!(slot, Slot::Held(_)))?;
-        let op = self.op_at(found.0);
+        let mut slots = self.slots.iter().enumerate().skip(skip);
+        let (index, _) = slots.find(|(_, slot)| slot.is_shown())?;
+        let op = self.op_at(index);
         (op <= to).then_some(op)
     }
 
-    /// The prepares held, ascending.
+    /// The prepares [`Self::get`] has, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.slots.iter().filter_map(|slot| match slot {
-            Slot::Held(held) => Some(&held.message),
-            Slot::Empty | Slot::Damaged => None,
-        })
+        self.slots
+            .iter()
+            .filter(|slot| slot.is_shown())
+            .filter_map(Slot::message)
+    }
+
+    /// Every prepare held, trusted or not, ascending.
+    pub(crate) fn iter_held(&self) -> impl Iterator<Item = &Message> {
+        self.slots.iter().filter_map(Slot::message)
     }
 
     /// Number of ops between the lowest and the highest slot, holes included.

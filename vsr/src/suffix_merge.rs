@@ -228,6 +228,33 @@ impl<'a> Merger<'a> {
         }
         named.reverse();
         self.named = named;
+        self.drop_guesses_off_the_chain();
+    }
+
+    /// A header taken from behind the canonical votes is none of their log when it does not
+    /// stand on it.
+    fn drop_guesses_off_the_chain(&mut self) {
+        for op in (self.low.0..=self.top().0).map(Op) {
+            let Named::One { header, log_view } = self.named(op) else {
+                continue;
+            };
+            if log_view < self.log_view && self.stands(header) == Some(false) {
+                let index = usize::try_from(op.0 - self.low.0).unwrap_or(usize::MAX);
+                if let Some(named) = self.named.get_mut(index) {
+                    *named = Named::Nothing { silent: true };
+                }
+            }
+        }
+    }
+
+    /// Whether `header` stands on what is named below it; `None` when nothing is.
+    fn stands(&self, header: &PrepareHeader) -> Option<bool> {
+        match self.named(header.op().previous()?) {
+            Named::One { header: below, .. } => {
+                Some(names_as_parent(header, below.frame.checksum()))
+            }
+            _ => None,
+        }
     }
 
     fn named(&self, op: Op) -> Named<'a> {
@@ -353,13 +380,15 @@ impl<'a> Merger<'a> {
                     Some(header.frame.checksum() == held.frame.checksum())
                 }
                 (Named::Nothing { silent: false } | Named::Lost, Some(_)) => Some(false),
+                (Named::Nothing { silent: true }, Some(held)) => self.stands(held),
                 _ => None,
             };
             let log_view = match named {
                 Named::One { log_view, .. } => log_view,
                 Named::Nothing { .. } | Named::Lost | Named::Conflict => self.log_view,
             };
-            if agrees == Some(true) && entry.present {
+            let is_named = matches!(named, Named::One { .. });
+            if is_named && agrees == Some(true) && entry.present {
                 copies += 1;
             } else if entry.nack {
                 nacks += 1;

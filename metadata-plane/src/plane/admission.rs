@@ -123,7 +123,11 @@ impl MetadataPlane {
             Ok(prepared) => prepared,
             Err(reason) => return out.push(Output::Evicted { token, reason }),
         };
-        if !self.has_room_for(body.len()) {
+        if !self.fits_frame(body.len()) {
+            let reason = EvictionReason::InvalidRequestBody;
+            return out.push(Output::Evicted { token, reason });
+        }
+        if !self.machine.has_room {
             return self.refuse(token, &header, ErrorCode::TransientNotAccepted, out);
         }
         let mut routed = header;
@@ -143,13 +147,10 @@ impl MetadataPlane {
         }
     }
 
-    /// Whether the prepare log can take what is in flight and one more, of this body length.
-    fn has_room_for(&self, body_len: usize) -> bool {
+    /// Whether a prepare with a body of this length fits a frame.
+    fn fits_frame(&self, body_len: usize) -> bool {
         let frame = biplane_wire::HEADER_SIZE.saturating_add(body_len);
-        let fits =
-            u32::try_from(frame).is_ok_and(|size| size <= self.config.limits.frame_bytes_max);
-        let in_flight = self.replica.status().prepares_in_flight;
-        fits && self.storage.free_slots() > u64::try_from(in_flight).unwrap_or(u64::MAX)
+        u32::try_from(frame).is_ok_and(|size| size <= self.config.limits.frame_bytes_max)
     }
 
     /// Hands a request to the core; the reason where it was not taken.
@@ -227,7 +228,7 @@ impl MetadataPlane {
                 Admission::Prepared { .. } | Admission::Queued => None,
                 Admission::Refused { reason, .. } => Some(reason),
             }
-        } else if self.has_room_for(0) {
+        } else if self.machine.has_room {
             self.admit(request, number)
         } else {
             Some(Refusal::Full)
@@ -275,7 +276,7 @@ impl MetadataPlane {
             let commit = self.replica.commit_min();
             return self.finish_logout(origin, client, commit, out);
         }
-        if !self.has_room_for(0) {
+        if !self.machine.has_room {
             return self.fail_logout(origin, client, Failure::Full, out);
         }
         let user_id = self.machine.table.owner(client, session);

@@ -25,6 +25,10 @@ pub(crate) struct Machine {
     pub(crate) table_frontier: Op,
     /// Whether this replica is a caught-up primary, as of the last look.
     pub(crate) caught_up: bool,
+    /// Highest op that the prepare log on disk can take, as of the last look.
+    pub(crate) op_limit: Op,
+    /// Whether a whole pipeline of prepares fits the log above its head, as of the last look.
+    pub(crate) has_room: bool,
 }
 
 /// What committing a prepare came to.
@@ -128,6 +132,9 @@ impl Plane for Machine {
 
     fn accept(&mut self, prepare: &Message, source: Source) -> Result<(), &'static str> {
         let header = prepare.header::<PrepareHeader>();
+        if header.op() > self.op_limit {
+            return Err("the log is full until a checkpoint is done");
+        }
         // A body that cannot be applied must not gather a quorum with our help. What the cluster
         // has settled on is taken as it is: the log must not have a hole for ever.
         if source == Source::Live && decode_prepared(header.operation(), prepare.body()).is_err() {
@@ -142,7 +149,7 @@ impl Plane for Machine {
     }
 
     fn promote(&mut self, request: &FrameBuffer) -> Promotion {
-        if !self.caught_up {
+        if !self.caught_up || !self.has_room {
             return Promotion::Wait;
         }
         if self.may_prepare(request.header::<RoutedRequestHeader>()) {

@@ -62,6 +62,8 @@ impl MetadataPlane {
             numbers,
             table_frontier: Op::ZERO,
             caught_up: false,
+            op_limit: storage.op_limit(),
+            has_room: true,
         };
         let floor = found.floor();
         let holds_floor = replica.log().contains(floor);

@@ -119,6 +119,9 @@ pub(crate) struct Storage {
     token: u64,
     /// Ticks since the superblock was last as it should be.
     stuck_ticks: u32,
+    /// Ops up to here are drained from the log.
+    log_floor: Op,
+    log_slots: u64,
     log_outputs: Vec<WalOutput>,
     events: Vec<StorageEvent>,
 }
@@ -153,6 +156,8 @@ impl Storage {
             saved: found.saved.clone(),
             token: TOKEN_FOLDER,
             stuck_ticks: 0,
+            log_floor: found.log.floor.previous().unwrap_or(Op::ZERO),
+            log_slots: found.log_config.slots_max,
             log_outputs,
             events: Vec::new(),
         };
@@ -179,8 +184,14 @@ impl Storage {
         !self.events.is_empty()
     }
 
+    /// Ops that the log can take above the newest it holds.
     pub(crate) fn free_slots(&self) -> u64 {
         self.wal.free_slots()
+    }
+
+    /// Highest op that the log can take before it is drained again.
+    pub(crate) fn op_limit(&self) -> Op {
+        Op(self.log_floor.0.saturating_add(self.log_slots))
     }
 
     /// Whether a checkpoint is under way.
@@ -317,6 +328,7 @@ impl Storage {
     /// Lets the log forget the ops below `keep`.
     pub(crate) fn drain(&mut self, keep: Op, disk: &mut Vec<DiskRequest>) {
         self.wal.drain(keep, &mut self.log_outputs);
+        self.log_floor = self.log_floor.max(keep.previous().unwrap_or(Op::ZERO));
         self.collect(disk);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use biplane_journal::{Disk, MemoryDisk};
+use biplane_journal::{Disk, Fate, MemoryDisk};
 use biplane_metadata_plane::io::{
     DISCONNECT_REQUEST, Input, LogoutOutcome, Outcome, Output, RegisterOutcome, SessionChange,
 };
@@ -13,6 +13,8 @@ use biplane_wire::{
     Checksum, ClientId, ClusterId, Command, EvictionReason, FrameBuffer, GroupId, Message,
     Operation, ReplicaId, RequestNumber, RoutedRequestHeader, decode_replica,
 };
+
+use super::prng::Prng;
 
 /// What a token was answered with.
 #[derive(Debug, Clone)]
@@ -61,6 +63,8 @@ pub struct Cluster {
     pub delivered: BTreeMap<Command, u64>,
     /// Frames of these commands are lost.
     pub lossy: Vec<Command>,
+    /// Where set, one frame in this many is lost.
+    pub noise: Option<(Prng, u64)>,
 }
 
 impl Cluster {
@@ -88,6 +92,7 @@ impl Cluster {
             next_token: 1,
             delivered: BTreeMap::new(),
             lossy: Vec::new(),
+            noise: None,
         };
         for index in 0..count {
             cluster.start(index);
@@ -129,6 +134,16 @@ impl Cluster {
         self.nodes[index].plane = None;
         self.nodes[index].inbox.clear();
         self.nodes[index].disk.crash_losing_all();
+    }
+
+    /// Stops a node; of what its disk was not told to keep, chance decides.
+    pub fn crash_by_chance(&mut self, index: usize, prng: &mut Prng) {
+        self.nodes[index].plane = None;
+        self.nodes[index].inbox.clear();
+        self.nodes[index].disk.crash(&mut |_| match prng.below(2) {
+            0 => Fate::Keep,
+            _ => Fate::Lose,
+        });
     }
 
     /// Stops a node and opens it again.
@@ -181,6 +196,11 @@ impl Cluster {
             || self.nodes[to].is_cut_off
             || self.nodes[to].plane.is_none()
             || self.lossy.contains(&message.command());
+        let lost = lost
+            || self
+                .noise
+                .as_mut()
+                .is_some_and(|(prng, one_in)| prng.below(*one_in) == 0);
         if !lost {
             *self.delivered.entry(message.command()).or_default() += 1;
             self.nodes[to].inbox.push_back(message);

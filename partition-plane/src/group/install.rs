@@ -5,7 +5,7 @@
 //! superblock write or a change in memory. A step that fails is tried again: from the removal
 //! of the old segments on there is no way back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use biplane_journal::{Chunk, DiskError, DiskOp, DiskReply};
 use biplane_state_transfer::{
@@ -30,6 +30,8 @@ pub(crate) struct Installing {
     steps: VecDeque<InstallStep>,
     offsets: ConsumerOffsets,
     segments: Vec<Segment>,
+    /// Segments that stay where they are, by their start.
+    kept: BTreeSet<u64>,
     work: Work,
 }
 
@@ -47,6 +49,7 @@ impl Installing {
         plan: PartitionInstall,
         offsets: ConsumerOffsets,
         segments: Vec<Segment>,
+        kept: BTreeSet<u64>,
     ) -> Self {
         let steps = plan.steps().into();
         Self {
@@ -54,6 +57,7 @@ impl Installing {
             steps,
             offsets,
             segments,
+            kept,
             work: Work::None,
         }
     }
@@ -170,6 +174,7 @@ impl Group {
                 };
                 Some(bases.into_iter().map(rename).chain([sync_dir]).collect())
             }
+            InstallStep::RenameLog { base_offset } if self.keeps(base_offset) => None,
             InstallStep::RenameLog { base_offset } => {
                 let (from, to) = (self.staged_log(base_offset), self.paths.log(base_offset));
                 Some(vec![DiskOp::Rename { from, to }, sync_dir])
@@ -212,8 +217,17 @@ impl Group {
         None
     }
 
+    fn keeps(&self, base_offset: u64) -> bool {
+        let installing = self.transfer.installing.as_ref();
+        installing.is_some_and(|installing| installing.kept.contains(&base_offset))
+    }
+
     fn removal_of_segments(&self) -> Vec<DiskOp> {
-        let paths = self.segments.iter().flat_map(|segment| {
+        let removed = self
+            .segments
+            .iter()
+            .filter(|segment| !self.keeps(segment.start));
+        let paths = removed.flat_map(|segment| {
             [
                 self.paths.log(segment.start),
                 self.paths.index(segment.start),
@@ -236,6 +250,7 @@ impl Group {
         let installing = self.transfer.installing.iter();
         installing
             .flat_map(|i| i.segments.iter().map(|segment| segment.start))
+            .filter(|start| !self.keeps(*start))
             .collect()
     }
 
@@ -292,6 +307,7 @@ impl Group {
         self.state.next_offset = next_offset;
         self.state.committed_next = next_offset;
         self.state.rewind_floor = next_offset;
+        self.state.retained_from = 0;
         self.state.refused_stamp = None;
         self.stats = PartitionStats {
             messages_count: self.segments.messages(),

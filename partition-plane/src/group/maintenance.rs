@@ -58,6 +58,7 @@ impl Group {
             let Some(segment) = self.segments.remove_oldest() else {
                 return;
             };
+            self.state.retained_from = segment.next;
             self.stats.messages_count = self.stats.messages_count.saturating_sub(segment.messages);
             self.stats.size_bytes = self.stats.size_bytes.saturating_sub(segment.size);
             // Oldest first, so that a crash in between leaves a contiguous chain.

@@ -9,6 +9,7 @@ use biplane_vsr as vsr;
 use biplane_wire::{Op, Operation, PrepareHeader, View};
 
 use super::Group;
+use super::cold_start::ColdStart;
 use super::persist::LogGlue;
 use super::polls::Polls;
 use super::purge::Purge;
@@ -64,7 +65,8 @@ impl Group {
         )?;
         let boot = boot_of(&spec, &recovered, begin, node);
         let commit_min = boot.commit_min;
-        let state = state_of(&recovered, wal.is_some(), node);
+        let persisted = wal.is_some();
+        let state = state_of(&recovered, persisted, node);
         let config = replica_config(spec.group, node, seed);
         let replica = vsr::Replica::open(config, boot).map_err(|error| error.to_string())?;
         let frontier = recovered
@@ -94,6 +96,7 @@ impl Group {
             superblock,
             log: LogGlue::new(wal, commit_min),
             transfer: TransferIn::default(),
+            cold: ColdStart::new(begin == Begin::Used && !persisted),
             clients: Clients::default(),
             polls: Polls::default(),
             frontier,
@@ -179,6 +182,7 @@ fn state_of(recovered: &Recovered, persisted: bool, node: &Node) -> LogState {
         next_offset: logged.max().unwrap_or(0).max(end),
         committed_next: end,
         rewind_floor: end,
+        retained_from: 0,
         purge_floor: Op::ZERO,
         installed: Op::ZERO,
         purge_deferred: false,

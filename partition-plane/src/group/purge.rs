@@ -207,6 +207,7 @@ impl Group {
         state.next_offset = 0;
         state.committed_next = 0;
         state.rewind_floor = 0;
+        state.retained_from = 0;
         state.refused_stamp = None;
         self.refusing_since = None;
         // What stays in memory for repair holds messages that no longer exist.

@@ -153,7 +153,7 @@ impl Group {
 
     /// Whether this node leads the group and may mint.
     fn accepts_requests(&self) -> bool {
-        self.replica.is_primary() && !self.purge.is_wanted()
+        self.replica.is_primary() && !self.purge.is_wanted() && !self.cold.is_looking()
     }
 
     fn admit(

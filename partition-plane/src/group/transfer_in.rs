@@ -25,6 +25,8 @@ const WRITES_MAX: usize = 16;
 #[derive(Debug)]
 struct Staged {
     entry: ManifestEntry,
+    /// It is a segment of this group already: there is nothing to move.
+    held: bool,
     /// `None` once the walk ended or failed.
     walk: Option<SegmentWalk>,
     walked: Option<WalkedSegment>,
@@ -106,6 +108,9 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) {
+        if !self.is_worth_taking(target) {
+            return self.cancel_transfer(context);
+        }
         let mut out = std::mem::take(&mut context.scratch.pull);
         if let Err(reason) = self
             .puller
@@ -150,7 +155,12 @@ impl Group {
     ) {
         match output {
             PullOutput::Send { to, message } => context.send(to, message),
-            PullOutput::Stage(stage) => self.replica.set_transfer_stage(stage),
+            PullOutput::Stage(stage) => {
+                if stage == Stage::AwaitingTarget {
+                    self.hold_segments();
+                }
+                self.replica.set_transfer_stage(stage);
+            }
             PullOutput::Spool {
                 index,
                 entry,
@@ -186,6 +196,43 @@ impl Group {
         }
     }
 
+    /// Segments that were read whole and not appended to since are not pulled again when the
+    /// offer lists them.
+    fn hold_segments(&mut self) {
+        for segment in self.segments.iter() {
+            let pulled = self
+                .transfer
+                .staged
+                .get(&segment.start)
+                .is_some_and(|s| !s.held);
+            let usable = segment.digest.filter(|_| segment.size > 0 && !pulled);
+            let Some(checksum) = usable else { continue };
+            let entry = ManifestEntry {
+                kind: artifact_kind::SEGMENT_LOG,
+                frontier: segment.start,
+                length: segment.size,
+                checksum,
+            };
+            let walked = WalkedSegment {
+                base_offset: segment.start,
+                next_offset: segment.next,
+                length: segment.size,
+                batches: segment.messages,
+                last_timestamp: segment.max_timestamp,
+            };
+            let (walk, walked, segment) = (None, Some(walked), segment.clone());
+            let staged = Staged {
+                entry,
+                held: true,
+                walk,
+                walked,
+                segment,
+            };
+            self.transfer.staged.insert(entry.frontier, staged);
+            self.puller.hold([entry]);
+        }
+    }
+
     fn staging_path(&self, name: &str) -> DiskPath {
         self.paths.file(&format!("{name}{STAGING}"))
     }
@@ -218,6 +265,7 @@ impl Group {
             let segment = Segment::empty(base);
             let staged = Staged {
                 entry: *entry,
+                held: false,
                 walk,
                 walked: None,
                 segment,
@@ -288,7 +336,14 @@ impl Group {
             .get(&base)
             .is_some_and(|staged| staged.entry == *entry)
         {
-            self.transfer.staged.remove(&base);
+            let was_held = self
+                .transfer
+                .staged
+                .remove(&base)
+                .is_some_and(|staged| staged.held);
+            if was_held {
+                return;
+            }
             for path in [self.staged_log(base), self.staged_index(base)] {
                 self.spool(DiskOp::Remove { path }, context);
             }
@@ -395,10 +450,22 @@ impl Group {
             offsets: &offsets,
         })
         .map_err(|error| error.to_string())?;
-        let segments = listed
+        let parts = listed.iter().filter_map(|base| {
+            let part = staged(base)?;
+            Some((part.segment.clone(), part.held))
+        });
+        let (segments, held): (Vec<Segment>, Vec<bool>) = parts.unzip();
+        let own = |segment: &Segment| self.segments.iter().any(|known| known == segment);
+        if segments
             .iter()
-            .filter_map(|base| staged(base).map(|s| s.segment.clone()));
-        Ok(Installing::new(plan, offsets, segments.collect()))
+            .zip(&held)
+            .any(|(segment, held)| *held && !own(segment))
+        {
+            return Err("a segment that was to be kept is gone".into());
+        }
+        let held = segments.iter().zip(held).filter(|(_, held)| *held);
+        let kept = held.map(|(segment, _)| segment.start).collect();
+        Ok(Installing::new(plan, offsets, segments, kept))
     }
 
     /// Forgets what was staged: it has become current.

@@ -81,7 +81,7 @@ impl Group {
         PartitionGate {
             view: self.replica.view(),
             commit_max: self.replica.commit_max(),
-            caught_up_primary: self.replica.is_caught_up_primary(),
+            caught_up_primary: self.replica.is_caught_up_primary() || self.is_cold_backup(),
             has_directory: true,
             repairing: self.requester.has_session(),
             purge_deferred: self.purge.is_wanted() || self.files_are_busy(),
@@ -104,7 +104,7 @@ impl Group {
                 frontier: segment.start,
                 source: ArtifactSource::Stored {
                     len: segment.size,
-                    checksum: None,
+                    checksum: segment.digest,
                 },
             })
             .collect();

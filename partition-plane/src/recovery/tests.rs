@@ -109,6 +109,7 @@ fn whole_segment_and_its_index_need_no_repair() {
     let segment = &found.segments[0];
     assert_eq!((segment.size, segment.next, segment.messages), (672, 3, 3));
     assert_eq!((segment.max_timestamp, segment.index_size), (T + 200, 48));
+    assert_eq!(segment.digest, Some(biplane_wire::xxh3(&segment_of_two())));
     assert!(!segment.sealed);
 }
 

@@ -104,7 +104,7 @@ impl Requester {
         session.ticks = session.ticks.saturating_add(1);
         session.idle = session.idle.saturating_add(1);
         if session.peer_lost {
-            return self.rotate(SessionOutcome::PeerLost, true, out);
+            return self.rotate(SessionOutcome::PeerLost, false, out);
         }
         if session.resume {
             return self.request(group, need, out);

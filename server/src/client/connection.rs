@@ -129,7 +129,15 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
     let (outbox, replies) = bounded(OUTBOX_CAPACITY);
     let (permits, credit) = bounded(CREDIT);
     let handle = Handle { outbox, credit };
-    if !state.events.send(ClientEvent::Opened { id, address, handle }).await {
+    if !state
+        .events
+        .send(ClientEvent::Opened {
+            id,
+            address,
+            handle,
+        })
+        .await
+    {
         return;
     }
     let writer = runtime::spawn(write(stream.clone(), replies));
@@ -185,7 +193,10 @@ async fn pass_on(
                     return false;
                 }
             }
-            state.events.send(ClientEvent::Request { id, request }).await
+            state
+                .events
+                .send(ClientEvent::Request { id, request })
+                .await
         }
         Err(refusal) => {
             state.refused.fetch_add(1, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //! (chapter 07 section 3.2). The table is this file; each line calls a function named after its
 //! subject.
 
-use biplane_wire::{ErrorCode, 
-    ClientCode, ClientId, EvictionReason, Op, Operation, RequestHeader, Typed, body_seal,
+use biplane_wire::{
+    ClientCode, ClientId, ErrorCode, EvictionReason, Op, Operation, RequestHeader, Typed, body_seal,
 };
 
 use super::connection::{ClientEvent, ConnectionId};
@@ -36,7 +36,11 @@ impl Node {
     /// Takes what a connection has to tell.
     pub(crate) fn on_client(&mut self, event: ClientEvent) {
         match event {
-            ClientEvent::Opened { id, address, handle } => {
+            ClientEvent::Opened {
+                id,
+                address,
+                handle,
+            } => {
                 self.clients.open(id, address, handle, self.tick);
             }
             ClientEvent::Request { id, request } => {
@@ -44,7 +48,11 @@ impl Node {
                     session.last_active = self.tick;
                 }
                 if let Err(request) = self.clients.enqueue(id, request) {
-                    let request = Request { connection: id, frame: request, deadline: None };
+                    let request = Request {
+                        connection: id,
+                        frame: request,
+                        deadline: None,
+                    };
                     self.refuse(&request, ErrorCode::TransientNotAccepted);
                 }
             }
@@ -59,16 +67,29 @@ impl Node {
     /// Serves every request that can be served now.
     pub(crate) fn serve_ready(&mut self) {
         while let Some((connection, frame)) = self.clients.next_ready() {
-            self.serve(Request { connection, frame, deadline: None });
+            self.serve(Request {
+                connection,
+                frame,
+                deadline: None,
+            });
             self.flush();
         }
     }
 
     /// Looks at held requests again: something they wait for may have come about.
     pub(crate) fn serve_held(&mut self) {
-        for Held { connection, request, deadline } in self.clients.take_held() {
+        for Held {
+            connection,
+            request,
+            deadline,
+        } in self.clients.take_held()
+        {
             self.clients.set_busy(connection, false);
-            self.serve(Request { connection, frame: request, deadline: Some(deadline) });
+            self.serve(Request {
+                connection,
+                frame: request,
+                deadline: Some(deadline),
+            });
             self.flush();
         }
     }
@@ -79,7 +100,10 @@ impl Node {
         if !checksum.is_zero() && checksum != body_seal(request.frame.body()) {
             return self.refuse(&request, ErrorCode::InvalidFormat);
         }
-        let bound = self.clients.get(request.connection).and_then(|session| session.bound);
+        let bound = self
+            .clients
+            .get(request.connection)
+            .and_then(|session| session.bound);
         match (header.operation(), bound) {
             (Operation::NonReplicated, bound) => self.serve_command(request, bound),
             (Operation::Register, _) => self.log_in(request),
@@ -87,7 +111,9 @@ impl Node {
             (Operation::Logout, Some(bound)) => self.log_out(request, bound),
             (_, None) => self.evict(&request, EvictionReason::NoSession),
             (Operation::SendMessages, Some(bound)) => self.send_messages(request, bound),
-            (Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset, Some(bound)) => self.write_offset(request, bound),
+            (Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset, Some(bound)) => {
+                self.write_offset(request, bound)
+            }
             (Operation::DeleteSegments, Some(bound)) => self.delete_segments(request, bound),
             (operation, Some(_)) if operation.is_internal() => {
                 self.evict(&request, EvictionReason::InvalidRequestOperation);
@@ -106,7 +132,10 @@ impl Node {
         }
         let Some(bound) = bound else {
             let client = Session::transport_id(request.connection);
-            let position = Position { op: 0, commit: Op::ZERO };
+            let position = Position {
+                op: 0,
+                commit: Op::ZERO,
+            };
             let header = request.header();
             let frame = reply::status(&header, client, position, ErrorCode::Unauthenticated);
             return self.answer(&request, frame);
@@ -135,7 +164,10 @@ impl Node {
         let header = request.frame.header();
         let read = header.operation() == Operation::NonReplicated;
         let op = if read { header.session() } else { 0 };
-        Position { op, commit: self.metadata.commit_min() }
+        Position {
+            op,
+            commit: self.metadata.commit_min(),
+        }
     }
 
     /// Whom a refusal names: the request's client for reads, else the connection.
@@ -171,7 +203,8 @@ impl Node {
 
     /// Sends the one answer of a request that was served at once.
     pub(crate) fn answer(&mut self, request: &Request, frame: ClientFrame) {
-        self.clients.answer(request.connection, request.size(), false, frame);
+        self.clients
+            .answer(request.connection, request.size(), false, frame);
     }
 
     /// Waits for something that is about to be true; refuses with 58 when it does not become so.
@@ -180,7 +213,13 @@ impl Node {
         if self.tick >= deadline {
             return self.refuse(&request, ErrorCode::TransientNotAccepted);
         }
-        let Request { connection, frame, .. } = request;
-        self.clients.hold(Held { connection, request: frame, deadline });
+        let Request {
+            connection, frame, ..
+        } = request;
+        self.clients.hold(Held {
+            connection,
+            request: frame,
+            deadline,
+        });
     }
 }

@@ -10,8 +10,8 @@ use biplane_metadata_plane::io::{DISCONNECT_REQUEST, Input, LogoutOutcome, Regis
 use biplane_metadata_plane::state::users::UserStatus;
 use biplane_wire::request::Login as LoginBody;
 use biplane_wire::response::LoginReply;
-use biplane_wire::{ErrorCode, 
-    ClientId, Codec as _, EvictionReason, Name, Op, Operation, ProtocolVersion, result,
+use biplane_wire::{
+    ClientId, Codec as _, ErrorCode, EvictionReason, Name, Op, Operation, ProtocolVersion, result,
 };
 use tracing::debug;
 
@@ -46,7 +46,10 @@ impl Node {
             let reason = EvictionReason::IncompatibleProtocol;
             return self.evict_login(&request, client, reason);
         }
-        let token = body.token().ok().map(|shape| shape.token.as_str().to_owned());
+        let token = body
+            .token()
+            .ok()
+            .map(|shape| shape.token.as_str().to_owned());
         match body.password() {
             Ok(shape) => {
                 let (username, password) = (shape.username.as_str(), shape.password.as_str());
@@ -59,7 +62,10 @@ impl Node {
                     .by_name(username)
                     .filter(|user| possible && user.status == UserStatus::Active);
                 let hash = user.map(|user| Arc::from(user.password_hash.as_str()));
-                let login = Login { user_id: user.map(|user| user.id), token };
+                let login = Login {
+                    user_id: user.map(|user| user.id),
+                    token,
+                };
                 let password = password.to_owned();
                 self.verify(&request, login, hash, password);
             }
@@ -82,9 +88,18 @@ impl Node {
     ) {
         let header = request.header();
         let wait = Wait::Credentials(login);
-        let token =
-            self.clients.wait(request.connection, header, request.size(), true, wait);
-        if self.passwords.submit(PasswordJob::Verify { token, hash, password }).is_err() {
+        let token = self
+            .clients
+            .wait(request.connection, header, request.size(), true, wait);
+        if self
+            .passwords
+            .submit(PasswordJob::Verify {
+                token,
+                hash,
+                password,
+            })
+            .is_err()
+        {
             if let Some(waiting) = self.clients.take(token) {
                 self.login_transient(&waiting, ErrorCode::TransientNotAccepted);
             }
@@ -140,16 +155,26 @@ impl Node {
         let client = waiting.header.client();
         waiting.wait = Wait::Register { user_id };
         let token = self.clients.wait_again(waiting);
-        self.step_metadata(Input::Register { token, client, user_id });
+        self.step_metadata(Input::Register {
+            token,
+            client,
+            user_id,
+        });
     }
 
     /// The metadata plane has answered a Register.
     pub(crate) fn on_registered(&mut self, waiting: Waiting, outcome: RegisterOutcome) {
-        let Wait::Register { user_id } = waiting.wait else { return };
+        let Wait::Register { user_id } = waiting.wait else {
+            return;
+        };
         match outcome {
             RegisterOutcome::Registered { session, .. } => {
                 let client = waiting.header.client();
-                let bound = Bound { user_id, client, epoch: session };
+                let bound = Bound {
+                    user_id,
+                    client,
+                    epoch: session,
+                };
                 if self.clients.get(waiting.connection).is_some() {
                     self.clients.bind(waiting.connection, bound);
                     self.login_succeeded(&waiting, bound);
@@ -166,7 +191,11 @@ impl Node {
     }
 
     fn login_succeeded(&mut self, waiting: &Waiting, bound: Bound) {
-        debug!(connection = waiting.connection, user = bound.user_id, "logged in");
+        debug!(
+            connection = waiting.connection,
+            user = bound.user_id,
+            "logged in"
+        );
         let body = LoginReply {
             user_id: bound.user_id,
             session: bound.epoch,
@@ -175,17 +204,22 @@ impl Node {
         };
         let body = result::success(&body.encode());
         let commit = self.metadata.commit_min().max(Op(bound.epoch));
-        let position = Position { op: bound.epoch, commit };
+        let position = Position {
+            op: bound.epoch,
+            commit,
+        };
         let frame = reply::success(&waiting.header, bound.client, position, &body);
         self.finish(waiting, frame);
     }
 
     fn login_transient(&mut self, waiting: &Waiting, code: ErrorCode) {
         let commit = self.metadata.commit_min();
-        let position = Position { op: commit.0, commit };
+        let position = Position {
+            op: commit.0,
+            commit,
+        };
         let client = waiting.header.client();
-        let frame =
-            reply::rejection(&waiting.header, Operation::Register, client, position, code);
+        let frame = reply::rejection(&waiting.header, Operation::Register, client, position, code);
         self.finish(waiting, frame);
     }
 
@@ -203,14 +237,20 @@ impl Node {
 
     /// Sends the answer of a request that waited.
     pub(crate) fn finish(&mut self, waiting: &Waiting, frame: ClientFrame) {
-        self.clients.answer(waiting.connection, waiting.size, waiting.ordered, frame);
+        self.clients
+            .answer(waiting.connection, waiting.size, waiting.ordered, frame);
     }
 
     /// Operation 3 on a bound connection.
     pub(crate) fn log_out(&mut self, request: Request, bound: Bound) {
         let header = request.header();
-        let token =
-            self.clients.wait(request.connection, header, request.size(), true, Wait::Logout);
+        let token = self.clients.wait(
+            request.connection,
+            header,
+            request.size(),
+            true,
+            Wait::Logout,
+        );
         self.step_metadata(Input::Logout {
             token,
             client: bound.client,
@@ -231,7 +271,10 @@ impl Node {
 
     /// The metadata plane has answered a logout.
     pub(crate) fn on_logged_out(&mut self, waiting: &Waiting, outcome: LogoutOutcome) {
-        let session = self.clients.get(waiting.connection).and_then(|session| session.bound);
+        let session = self
+            .clients
+            .get(waiting.connection)
+            .and_then(|session| session.bound);
         let op = session.map_or(0, |bound| bound.epoch);
         let client = waiting.header.client();
         let frame = match outcome {
@@ -241,7 +284,10 @@ impl Node {
                 reply::success(&waiting.header, client, Position { op, commit }, &[])
             }
             LogoutOutcome::Transient(code) => {
-                let position = Position { op: 0, commit: self.metadata.commit_min() };
+                let position = Position {
+                    op: 0,
+                    commit: self.metadata.commit_min(),
+                };
                 reply::status(&waiting.header, client, position, code)
             }
         };
@@ -250,8 +296,13 @@ impl Node {
 
     /// A session began or ended in the committed log: connections of an earlier one are unbound.
     pub(crate) fn unbind_older(&mut self, client: ClientId, epoch: Option<u64>) {
-        let Some(connection): Option<ConnectionId> = self.clients.bound_on(client) else { return };
-        let bound = self.clients.get(connection).and_then(|session| session.bound);
+        let Some(connection): Option<ConnectionId> = self.clients.bound_on(client) else {
+            return;
+        };
+        let bound = self
+            .clients
+            .get(connection)
+            .and_then(|session| session.bound);
         let older = match (bound, epoch) {
             (Some(bound), Some(epoch)) => bound.epoch < epoch,
             (Some(_), None) => true,

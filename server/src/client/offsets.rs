@@ -3,8 +3,9 @@
 
 use biplane_partition_plane::{ConsumerKey, Input, OffsetReply};
 use biplane_wire::request::GetConsumerOffset;
-use biplane_wire::{ErrorCode, 
-    Codec as _, ConsumerKind, Cursor, DecodeError, FrameBuffer, Identifier, RoutedRequestHeader,
+use biplane_wire::{
+    Codec as _, ConsumerKind, Cursor, DecodeError, ErrorCode, FrameBuffer, Identifier,
+    RoutedRequestHeader,
 };
 
 use super::dispatch::Request;
@@ -46,9 +47,15 @@ impl Node {
         let (header, size) = (request.header(), request.size());
         let mut routed = RoutedRequestHeader::promote(&header, target.group);
         stamp(&mut routed, bound);
-        let token = self.clients.wait(request.connection, header, size, false, Wait::Partition);
+        let token = self
+            .clients
+            .wait(request.connection, header, size, false, Wait::Partition);
         let frame = FrameBuffer::from_parts(&routed, &body);
-        self.step_partitions(Input::Submit { token, group: target.group, request: frame });
+        self.step_partitions(Input::Submit {
+            token,
+            group: target.group,
+            request: frame,
+        });
     }
 
     /// Code 120: any node, any authorised client; an absent partition is 0.
@@ -64,7 +71,9 @@ impl Node {
             Err(code) => return self.refuse(&request, code),
         };
         let (header, size) = (request.header(), request.size());
-        let token = self.clients.wait(request.connection, header, size, true, Wait::Offset);
+        let token = self
+            .clients
+            .wait(request.connection, header, size, true, Wait::Offset);
         let Target { group, key, .. } = target;
         self.step_partitions(Input::GetOffset { token, group, key });
     }
@@ -73,7 +82,10 @@ impl Node {
     pub(crate) fn on_offset(&mut self, waiting: &Waiting, answer: OffsetReply) {
         let client = waiting.header.client();
         let commit = self.metadata.commit_min();
-        let position = Position { op: waiting.header.session(), commit };
+        let position = Position {
+            op: waiting.header.session(),
+            commit,
+        };
         let frame = if answer.status == 0 {
             let body = answer.body.as_ref().map_or(&[][..], |body| &body[..]);
             reply::success(&waiting.header, client, position, body)

@@ -4,8 +4,9 @@
 use biplane_partition_plane::{Input, PollQuery, PollReply, Strategy};
 use biplane_wire::request::{AttachConsumerSession, GetConsumerOffset, PollMessages};
 use biplane_wire::response::{NodeRole, PolledMessages, Routing};
-use biplane_wire::{ErrorCode, 
-    ClientId, Codec as _, Consumer, ConsumerKind, GroupId, Op, PollingKind, PollingStrategy,
+use biplane_wire::{
+    ClientId, Codec as _, Consumer, ConsumerKind, ErrorCode, GroupId, Op, PollingKind,
+    PollingStrategy,
 };
 
 use super::dispatch::Request;
@@ -47,7 +48,9 @@ impl Node {
     /// Whose membership this connection's requests are judged by: its own session, or the one it
     /// is attached to, as long as that still lives.
     pub(crate) fn member_of(&self, request: &Request) -> Result<Option<ClientId>, ErrorCode> {
-        let Some(session) = self.clients.get(request.connection) else { return Ok(None) };
+        let Some(session) = self.clients.get(request.connection) else {
+            return Ok(None);
+        };
         if let Some(attached) = session.attached {
             let parent = self.metadata.session(attached.client);
             if parent.is_none_or(|parent| parent.epoch != attached.epoch) {
@@ -59,7 +62,10 @@ impl Node {
 
     /// Codes 100 and 104.
     pub(crate) fn poll(&mut self, request: Request, bound: Bound, primary_only: bool) {
-        let attached = self.clients.get(request.connection).and_then(|session| session.attached);
+        let attached = self
+            .clients
+            .get(request.connection)
+            .and_then(|session| session.attached);
         if primary_only && attached.is_none() {
             return self.refuse(&request, ErrorCode::Unauthenticated);
         }
@@ -88,15 +94,24 @@ impl Node {
         };
         let (header, size, group) = (request.header(), request.size(), target.group);
         let wait = Wait::Poll { group };
-        let token = self.clients.wait(request.connection, header, size, true, wait);
-        self.step_partitions(Input::Poll { token, group, query });
+        let token = self
+            .clients
+            .wait(request.connection, header, size, true, wait);
+        self.step_partitions(Input::Poll {
+            token,
+            group,
+            query,
+        });
     }
 
     /// The partition plane has answered a poll.
     pub(crate) fn on_polled(&mut self, waiting: &Waiting, group: GroupId, answer: PollReply) {
         let client = waiting.header.client();
         let commit = self.metadata.commit_min();
-        let position = Position { op: waiting.header.session(), commit };
+        let position = Position {
+            op: waiting.header.session(),
+            commit,
+        };
         let frame = if answer.status != 0 {
             reply::status_code(&waiting.header, client, position, answer.status)
         } else if answer.body_len == 0 {
@@ -104,7 +119,13 @@ impl Node {
             let head = PolledMessages::head(partition, 0, 0);
             reply::success(&waiting.header, client, position, &head)
         } else {
-            reply::parts(&waiting.header, client, position, answer.body, answer.body_len)
+            reply::parts(
+                &waiting.header,
+                client,
+                position,
+                answer.body,
+                answer.body_len,
+            )
         };
         self.finish(waiting, frame);
     }
@@ -120,7 +141,9 @@ impl Node {
     /// Code 123, and 103 once its own rule holds: names the node that leads a partition, with the
     /// caller's own identity to present there.
     pub(crate) fn route(&mut self, request: Request, bound: Bound) {
-        let Some(session) = self.clients.get(request.connection) else { return };
+        let Some(session) = self.clients.get(request.connection) else {
+            return;
+        };
         let (watermark, address) = (session.watermark, session.address);
         if self.metadata.commit_min() < watermark {
             let budget = self.frontier_budget();
@@ -163,8 +186,10 @@ impl Node {
         let Ok(wanted) = AttachConsumerSession::decode(request.frame.body()) else {
             return self.refuse(&request, ErrorCode::InvalidCommand);
         };
-        let own =
-            self.clients.get(request.connection).map_or(Op::ZERO, |session| session.watermark);
+        let own = self
+            .clients
+            .get(request.connection)
+            .map_or(Op::ZERO, |session| session.watermark);
         let frontier = own.0.max(wanted.metadata_watermark).max(wanted.session);
         if self.metadata.commit_min().0 < frontier {
             let budget = self.frontier_budget();
@@ -179,7 +204,11 @@ impl Node {
         }
         if let Some(session) = self.clients.get_mut(request.connection) {
             let (client, epoch) = (wanted.client, wanted.session);
-            session.attached = Some(Bound { user_id: bound.user_id, client, epoch });
+            session.attached = Some(Bound {
+                user_id: bound.user_id,
+                client,
+                epoch,
+            });
         }
         self.succeed(&request, &[]);
     }

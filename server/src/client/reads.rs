@@ -4,7 +4,7 @@
 use biplane_metadata_plane::state::reads::{Counters, Statistics};
 use biplane_partition_plane::PartitionPlane;
 use biplane_wire::request::{ConsumerGroupRequest, StreamRequest, TopicRequest, UserRequest};
-use biplane_wire::{ErrorCode, ClientCode, Codec as _, GroupId};
+use biplane_wire::{ClientCode, Codec as _, ErrorCode, GroupId};
 
 use super::dispatch::Request;
 use super::session::Bound;
@@ -15,12 +15,14 @@ struct Local<'a>(&'a PartitionPlane);
 
 impl Statistics for Local<'_> {
     fn partition(&self, group: GroupId) -> Counters {
-        self.0.stats(group).map_or_else(Counters::default, |stats| Counters {
-            size_bytes: stats.size_bytes,
-            messages: stats.messages_count,
-            segments: stats.segments_count,
-            current_offset: stats.current_offset,
-        })
+        self.0
+            .stats(group)
+            .map_or_else(Counters::default, |stats| Counters {
+                size_bytes: stats.size_bytes,
+                messages: stats.messages_count,
+                segments: stats.segments_count,
+                current_offset: stats.current_offset,
+            })
     }
 }
 
@@ -45,7 +47,12 @@ impl Node {
         }
     }
 
-    fn read_body(&self, request: &Request, code: ClientCode, bound: Bound) -> Result<Vec<u8>, ErrorCode> {
+    fn read_body(
+        &self,
+        request: &Request,
+        code: ClientCode,
+        bound: Bound,
+    ) -> Result<Vec<u8>, ErrorCode> {
         let (state, user) = (self.metadata.state(), bound.user_id);
         let local = Local(&self.partitions);
         let body = request.frame.body();

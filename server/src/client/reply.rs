@@ -4,9 +4,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use biplane_partition_plane::BodyPart;
-use biplane_wire::{ErrorCode, 
-    ClientId, Command, EvictionHeader, EvictionReason, HEADER_SIZE, Header as _, Message, Op,
-    Operation, ProtocolVersion, ReplyHeader, RequestHeader, View, result,
+use biplane_wire::{
+    ClientId, Command, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, Header as _,
+    Message, Op, Operation, ProtocolVersion, ReplyHeader, RequestHeader, View, result,
 };
 
 use crate::config::Identity;
@@ -112,7 +112,10 @@ pub(crate) fn rejection(
 ) -> ClientFrame {
     let mut reply = echo(request, client, position);
     reply.set_operation(operation);
-    ClientFrame::Message(Message::from_parts(reply, &result::rejection(code.as_u32())))
+    ClientFrame::Message(Message::from_parts(
+        reply,
+        &result::rejection(code.as_u32()),
+    ))
 }
 
 /// A success whose body is in parts; `len` is their length.
@@ -126,7 +129,10 @@ pub(crate) fn parts(
     let mut reply = echo(request, client, position);
     let size = u32::try_from(HEADER_SIZE + len).unwrap_or(u32::MAX);
     reply.frame.set_size(size);
-    ClientFrame::Parts { header: Box::new(*reply.bytes()), body }
+    ClientFrame::Parts {
+        header: Box::new(*reply.bytes()),
+        body,
+    }
 }
 
 /// An eviction. `client` must not be zero.

@@ -5,7 +5,7 @@ use biplane_metadata_plane::state::permissions::Action;
 use biplane_metadata_plane::state::streams::Topic;
 use biplane_partition_plane::ConsumerKey;
 use biplane_wire::request::GetConsumerOffset;
-use biplane_wire::{ErrorCode, ClientId, Consumer, ConsumerKind, GroupId, Identifier};
+use biplane_wire::{ClientId, Consumer, ConsumerKind, ErrorCode, GroupId, Identifier};
 
 use crate::node::Node;
 
@@ -45,20 +45,24 @@ impl Node {
         default_partition: Option<u32>,
     ) -> Result<Target, ErrorCode> {
         let state = self.metadata.state();
-        let (stream, topic) = state
-            .streams()
-            .topic(&named.stream, &named.topic)?;
-        state
-            .authorize(user_id, Action::Poll(stream.id, topic.id))?;
-        let partition =
-            named.partition.0.or(default_partition).ok_or(ErrorCode::InvalidIdentifier)?;
+        let (stream, topic) = state.streams().topic(&named.stream, &named.topic)?;
+        state.authorize(user_id, Action::Poll(stream.id, topic.id))?;
+        let partition = named
+            .partition
+            .0
+            .or(default_partition)
+            .ok_or(ErrorCode::InvalidIdentifier)?;
         if topic.partition(partition).is_none() {
             return Err(ErrorCode::PartitionNotFound);
         }
         let group = GroupId::partition(stream.id, topic.id, partition)
             .ok_or(ErrorCode::PartitionNotFound)?;
         let (key, ownership) = consumer_key(topic, &named.consumer, partition, member)?;
-        Ok(Target { group, key, ownership })
+        Ok(Target {
+            group,
+            key,
+            ownership,
+        })
     }
 }
 

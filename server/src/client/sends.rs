@@ -32,23 +32,29 @@ impl Node {
         let (header, size) = (request.header(), request.size());
         let mut routed = RoutedRequestHeader::promote(&header, group);
         stamp(&mut routed, bound);
-        let token = self.clients.wait(request.connection, header, size, false, Wait::Partition);
+        let token = self
+            .clients
+            .wait(request.connection, header, size, false, Wait::Partition);
         // The connection's reader gave the frame away, so this moves it without a copy.
         let mut frame = request.frame.into_message().into_unique();
         frame.set_header(&routed);
-        self.step_partitions(Input::Submit { token, group, request: frame });
+        self.step_partitions(Input::Submit {
+            token,
+            group,
+            request: frame,
+        });
     }
 
     fn destination(&mut self, request: &Request, bound: Bound) -> Result<GroupId, ErrorCode> {
         let unknown = ErrorCode::ResourceNotFound;
-        let (wanted, _) = SendMessages::decode_metadata(request.frame.body()).map_err(|_| unknown)?;
+        let (wanted, _) =
+            SendMessages::decode_metadata(request.frame.body()).map_err(|_| unknown)?;
         let state = self.metadata.state();
         let (stream, topic) = state
             .streams()
             .topic(&wanted.stream, &wanted.topic)
             .map_err(|_| unknown)?;
-        state
-            .authorize(bound.user_id, Action::Send(stream.id, topic.id))?;
+        state.authorize(bound.user_id, Action::Send(stream.id, topic.id))?;
         let partition = match wanted.partitioning {
             Partitioning::PartitionId(id) => topic.partition(id).map(|partition| partition.id),
             Partitioning::MessagesKey(key) => {
@@ -73,5 +79,8 @@ fn count(topic: &Topic) -> u32 {
 }
 
 fn nth(topic: &Topic, index: u32) -> Option<u32> {
-    topic.partitions.get(index as usize).map(|partition| partition.id)
+    topic
+        .partitions
+        .get(index as usize)
+        .map(|partition| partition.id)
 }

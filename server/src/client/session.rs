@@ -133,7 +133,13 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn open(&mut self, id: ConnectionId, address: SocketAddr, handle: Handle, tick: u64) {
+    pub(crate) fn open(
+        &mut self,
+        id: ConnectionId,
+        address: SocketAddr,
+        handle: Handle,
+        tick: u64,
+    ) {
         let session = Session {
             address,
             handle,
@@ -215,7 +221,9 @@ impl Clients {
         id: ConnectionId,
         request: Typed<RequestHeader>,
     ) -> Result<(), Typed<RequestHeader>> {
-        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return Ok(());
+        };
         if session.queue.len() >= QUEUE_MAX {
             return Err(request);
         }
@@ -227,7 +235,9 @@ impl Clients {
     /// The next request to serve: of a connection that is not busy.
     pub(crate) fn next_ready(&mut self) -> Option<(ConnectionId, Typed<RequestHeader>)> {
         while let Some(id) = self.ready.pop_front() {
-            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
             if session.busy {
                 continue;
             }
@@ -251,8 +261,13 @@ impl Clients {
         wait: Wait,
     ) -> u64 {
         self.next_token += 1;
-        let waiting =
-            Waiting { connection: id, header: Box::new(header), size, ordered, wait };
+        let waiting = Waiting {
+            connection: id,
+            header: Box::new(header),
+            size,
+            ordered,
+            wait,
+        };
         self.waiting.insert(self.next_token, waiting);
         if ordered {
             self.set_busy(id, true);
@@ -293,7 +308,13 @@ impl Clients {
     }
 
     /// Sends the answer to a request of `size` bytes. `ordered` lets the connection go on.
-    pub(crate) fn answer(&mut self, id: ConnectionId, size: usize, ordered: bool, frame: ClientFrame) {
+    pub(crate) fn answer(
+        &mut self,
+        id: ConnectionId,
+        size: usize,
+        ordered: bool,
+        frame: ClientFrame,
+    ) {
         if let Some(session) = self.sessions.get(&id) {
             session.handle.send(frame);
             session.handle.release(size);

@@ -8,7 +8,7 @@ use biplane_wire::response::{
     ClientDetails, ClientRecord, ClusterMetadata, ConsumerGroupMembership, NodeRecord, NodeRole,
     NodeStatus, Stats, TransportKind,
 };
-use biplane_wire::{ErrorCode, Codec as _, Counted, ProtocolVersion, Text32};
+use biplane_wire::{Codec as _, Counted, ErrorCode, ProtocolVersion, Text32};
 
 use super::connection::ConnectionId;
 use super::session::Session;
@@ -38,10 +38,16 @@ impl Node {
         let client = self
             .clients
             .get(connection)
-            .map_or(std::net::Ipv4Addr::LOCALHOST.into(), |session| session.address.ip());
+            .map_or(std::net::Ipv4Addr::LOCALHOST.into(), |session| {
+                session.address.ip()
+            });
         let leader = self.metadata_leader();
         let role = |member: &Member| {
-            if leader == Some(member.replica) { NodeRole::Primary } else { NodeRole::Backup }
+            if leader == Some(member.replica) {
+                NodeRole::Primary
+            } else {
+                NodeRole::Backup
+            }
         };
         let nodes = self
             .identity
@@ -50,11 +56,17 @@ impl Node {
             .map(|member| node_record(member, client, role(member)))
             .collect();
         let name = Text32(&self.identity.cluster_name);
-        ClusterMetadata { name, nodes: Counted(nodes) }.encode()
+        ClusterMetadata {
+            name,
+            nodes: Counted(nodes),
+        }
+        .encode()
     }
 
     fn memberships(&self, session: &Session) -> Vec<ConsumerGroupMembership> {
-        let Some(bound) = session.bound else { return Vec::new() };
+        let Some(bound) = session.bound else {
+            return Vec::new();
+        };
         self.metadata
             .state()
             .memberships_of(bound.client)
@@ -68,11 +80,17 @@ impl Node {
 
     /// Client details of one connection; empty when it is gone.
     pub(crate) fn client_details(&self, connection: ConnectionId) -> Vec<u8> {
-        let Some(session) = self.clients.get(connection) else { return Vec::new() };
+        let Some(session) = self.clients.get(connection) else {
+            return Vec::new();
+        };
         let consumer_groups = self.memberships(session);
         let address = session.address.to_string();
         let client = client_record(connection, session, &address, consumer_groups.len());
-        ClientDetails { client, consumer_groups }.encode()
+        ClientDetails {
+            client,
+            consumer_groups,
+        }
+        .encode()
     }
 
     fn may_read_servers(&self, user: u32) -> Result<(), ErrorCode> {
@@ -82,10 +100,17 @@ impl Node {
 
     /// Code 21.
     pub(crate) fn read_client(&self, body: &[u8], user: u32) -> Result<Vec<u8>, ErrorCode> {
-        let wanted = GetClient::decode(body).map_err(|_| ErrorCode::InvalidCommand)?.client_id;
-        let found =
-            self.clients.iter().map(|(id, _)| id).find(|id| Session::shown_id(*id) == wanted);
-        let Some(id) = found else { return Ok(Vec::new()) };
+        let wanted = GetClient::decode(body)
+            .map_err(|_| ErrorCode::InvalidCommand)?
+            .client_id;
+        let found = self
+            .clients
+            .iter()
+            .map(|(id, _)| id)
+            .find(|id| Session::shown_id(*id) == wanted);
+        let Some(id) = found else {
+            return Ok(Vec::new());
+        };
         self.may_read_servers(user)?;
         Ok(self.client_details(id))
     }

@@ -9,8 +9,9 @@ use biplane_metadata_plane::preflight::{self, Caller, Needs, Refusal, Supplied};
 use biplane_metadata_plane::reply::splice_token;
 use biplane_partition_plane::SealedEnd;
 use biplane_wire::request::{DeleteSegments, TruncatePartition};
-use biplane_wire::{ErrorCode, 
-    Codec as _, FrameBuffer, GroupId, Message, Operation, RequestHeader, RoutedRequestHeader, Typed,
+use biplane_wire::{
+    Codec as _, ErrorCode, FrameBuffer, GroupId, Message, Operation, RequestHeader,
+    RoutedRequestHeader, Typed,
 };
 
 use super::dispatch::Request;
@@ -40,8 +41,12 @@ impl Node {
             return self.reject(&request, operation, code);
         }
         let caller = self.caller(bound);
-        let needs =
-            preflight::needs(self.metadata.state(), &caller, operation, request.frame.body());
+        let needs = preflight::needs(
+            self.metadata.state(),
+            &caller,
+            operation,
+            request.frame.body(),
+        );
         match needs {
             Err(refusal) => self.refuse_preflight(&request, refusal),
             Ok(Needs::Nothing) => {
@@ -56,7 +61,11 @@ impl Node {
                 let password = password.to_owned();
                 self.hash_password(request, operation, bound, password);
             }
-            Ok(Needs::PasswordChange { stored_hash, current, new }) => {
+            Ok(Needs::PasswordChange {
+                stored_hash,
+                current,
+                new,
+            }) => {
                 let (current, new) = (current.to_owned(), new.to_owned());
                 let stored: Option<Arc<str>> = stored_hash.map(Arc::from);
                 match stored {
@@ -85,7 +94,10 @@ impl Node {
     /// A refusal in the result section, which the reply of this operation has.
     fn reject(&mut self, request: &Request, operation: Operation, code: ErrorCode) {
         let commit = self.metadata.commit_min();
-        let position = Position { op: commit.0, commit };
+        let position = Position {
+            op: commit.0,
+            commit,
+        };
         let header = request.header();
         let frame = reply::rejection(&header, operation, header.client(), position, code);
         self.answer(request, frame);
@@ -120,8 +132,13 @@ impl Node {
         let frame = FrameBuffer::from_parts(&routed, &rewritten);
         let wait = Wait::Metadata { token: token_text };
         let size = request.size();
-        let token = self.clients.wait(request.connection, header, size, true, wait);
-        self.step_metadata(Input::Submit { token, request: frame });
+        let token = self
+            .clients
+            .wait(request.connection, header, size, true, wait);
+        self.step_metadata(Input::Submit {
+            token,
+            request: frame,
+        });
     }
 
     fn mint_token(&mut self, request: Request, operation: Operation, bound: Bound) {
@@ -143,7 +160,11 @@ impl Node {
         password: String,
     ) {
         let token = self.wait_for_hash(request, operation, bound, None);
-        if self.passwords.submit(PasswordJob::Hash { token, password }).is_err() {
+        if self
+            .passwords
+            .submit(PasswordJob::Hash { token, password })
+            .is_err()
+        {
             self.hashing_overflowed(token);
         }
     }
@@ -158,7 +179,11 @@ impl Node {
         new: String,
     ) {
         let token = self.wait_for_hash(request, operation, bound, Some(new));
-        let job = PasswordJob::Verify { token, hash: Some(hash), password: current };
+        let job = PasswordJob::Verify {
+            token,
+            hash: Some(hash),
+            password: current,
+        };
         if self.passwords.submit(job).is_err() {
             self.hashing_overflowed(token);
         }
@@ -172,12 +197,20 @@ impl Node {
         after_verification: Option<String>,
     ) -> u64 {
         let (connection, header, size) = (request.connection, request.header(), request.size());
-        let job = HashJob { request: request.frame, operation, bound, after_verification };
-        self.clients.wait(connection, header, size, true, Wait::Hashing(job))
+        let job = HashJob {
+            request: request.frame,
+            operation,
+            bound,
+            after_verification,
+        };
+        self.clients
+            .wait(connection, header, size, true, Wait::Hashing(job))
     }
 
     fn hashing_overflowed(&mut self, token: u64) {
-        let Some(waiting) = self.clients.take(token) else { return };
+        let Some(waiting) = self.clients.take(token) else {
+            return;
+        };
         if let Some((request, job)) = resume(waiting) {
             self.clients.set_busy(request.connection, false);
             self.reject(&request, job.operation, ErrorCode::TransientNotAccepted);
@@ -186,7 +219,9 @@ impl Node {
 
     /// A current password was checked.
     pub(crate) fn on_current_verified(&mut self, waiting: Waiting, matches: bool) {
-        let Some((request, mut job)) = resume(waiting) else { return };
+        let Some((request, mut job)) = resume(waiting) else {
+            return;
+        };
         self.clients.set_busy(request.connection, false);
         let (operation, bound) = (job.operation, job.bound);
         match (matches, job.after_verification.take()) {
@@ -200,7 +235,9 @@ impl Node {
 
     /// A new password was hashed.
     pub(crate) fn on_hashed(&mut self, waiting: Waiting, hash: Option<String>) {
-        let Some((request, job)) = resume(waiting) else { return };
+        let Some((request, job)) = resume(waiting) else {
+            return;
+        };
         self.clients.set_busy(request.connection, false);
         let Some(hash) = hash else {
             return self.reject(&request, job.operation, ErrorCode::TransientNotAccepted);
@@ -219,16 +256,18 @@ impl Node {
         let Ok(wanted) = DeleteSegments::decode(body) else {
             return self.refuse(&request, ErrorCode::InvalidCommand);
         };
-        let found = self.metadata.state().streams().topic(&wanted.stream, &wanted.topic);
+        let found = self
+            .metadata
+            .state()
+            .streams()
+            .topic(&wanted.stream, &wanted.topic);
         // What cannot be resolved is committed as a typed rejection: offset 0 does no harm.
-        let group = found.ok().and_then(|(stream, topic)| {
-            GroupId::partition(stream.id, topic.id, wanted.partition)
-        });
+        let group = found
+            .ok()
+            .and_then(|(stream, topic)| GroupId::partition(stream.id, topic.id, wanted.partition));
         let end = group.map(|group| self.partitions.sealed_end(group, wanted.count));
         let up_to_offset = match end {
-            Some(SealedEnd::Lagging | SealedEnd::Unknown)
-                if self.partition_exists(group) =>
-            {
+            Some(SealedEnd::Lagging | SealedEnd::Unknown) if self.partition_exists(group) => {
                 let operation = Operation::TruncatePartition;
                 return self.reject(&request, operation, ErrorCode::TransientNotAccepted);
             }
@@ -250,7 +289,10 @@ impl Node {
         let (connection, size) = (request.connection, request.size());
         let wait = Wait::Metadata { token: None };
         let token = self.clients.wait(connection, header, size, true, wait);
-        self.step_metadata(Input::Submit { token, request: frame });
+        self.step_metadata(Input::Submit {
+            token,
+            request: frame,
+        });
     }
 
     fn partition_exists(&self, group: Option<GroupId>) -> bool {
@@ -288,7 +330,9 @@ pub(crate) fn stamp(routed: &mut RoutedRequestHeader, bound: Bound) {
 
 /// The request of a hashing job, as if it had just come in.
 fn resume(waiting: Waiting) -> Option<(Request, HashJob)> {
-    let Wait::Hashing(job) = waiting.wait else { return None };
+    let Wait::Hashing(job) = waiting.wait else {
+        return None;
+    };
     let request = Request {
         connection: waiting.connection,
         frame: job.request.clone(),

@@ -191,7 +191,10 @@ pub struct Coordinator {
 
 impl Default for Coordinator {
     fn default() -> Self {
-        Self { skip_shard_zero_for_replicas: true, skip_shard_zero_for_clients: false }
+        Self {
+            skip_shard_zero_for_replicas: true,
+            skip_shard_zero_for_clients: false,
+        }
     }
 }
 
@@ -299,7 +302,11 @@ pub struct Metadata {
 
 impl Default for Metadata {
     fn default() -> Self {
-        Self { prepare_queue_depth: 32, journal_slots: 1024, clients_table_max: 8192 }
+        Self {
+            prepare_queue_depth: 32,
+            journal_slots: 1024,
+            clients_table_max: 8192,
+        }
     }
 }
 
@@ -360,7 +367,11 @@ pub struct Tcp {
 
 impl Default for Tcp {
     fn default() -> Self {
-        Self { enabled: true, address: "127.0.0.1:8090".to_owned(), tls: toml::Table::new() }
+        Self {
+            enabled: true,
+            address: "127.0.0.1:8090".to_owned(),
+            tls: toml::Table::new(),
+        }
     }
 }
 
@@ -376,7 +387,10 @@ pub struct Heartbeat {
 
 impl Default for Heartbeat {
     fn default() -> Self {
-        Self { enabled: true, interval: ConfigDuration::from_millis(30_000) }
+        Self {
+            enabled: true,
+            interval: ConfigDuration::from_millis(30_000),
+        }
     }
 }
 
@@ -390,7 +404,9 @@ pub struct ConsumerGroup {
 
 impl Default for ConsumerGroup {
     fn default() -> Self {
-        Self { rebalancing_timeout: ConfigDuration::from_millis(30_000) }
+        Self {
+            rebalancing_timeout: ConfigDuration::from_millis(30_000),
+        }
     }
 }
 
@@ -406,7 +422,10 @@ pub struct PersonalAccessToken {
 
 impl Default for PersonalAccessToken {
     fn default() -> Self {
-        Self { max_tokens_per_user: 100, cleaner: toml::Table::new() }
+        Self {
+            max_tokens_per_user: 100,
+            cleaner: toml::Table::new(),
+        }
     }
 }
 
@@ -430,7 +449,10 @@ pub struct MessagesCleaner {
 
 impl Default for MessagesCleaner {
     fn default() -> Self {
-        Self { cleaner_enabled: true, interval: ConfigDuration::from_millis(60_000) }
+        Self {
+            cleaner_enabled: true,
+            interval: ConfigDuration::from_millis(60_000),
+        }
     }
 }
 
@@ -444,6 +466,8 @@ pub struct Logging {
 
 impl Default for Logging {
     fn default() -> Self {
-        Self { level: "info".to_owned() }
+        Self {
+            level: "info".to_owned(),
+        }
     }
 }

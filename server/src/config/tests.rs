@@ -30,7 +30,9 @@ ports = { tcp = 8092, tcp_replica = 9092 }
 "#;
 
 fn refusal(text: &str) -> String {
-    Config::parse(text).expect_err("must be refused").to_string()
+    Config::parse(text)
+        .expect_err("must be refused")
+        .to_string()
 }
 
 #[test]
@@ -43,7 +45,10 @@ fn an_empty_file_is_a_single_node_with_the_documented_defaults() {
     assert!(!identity.clustered);
     assert_eq!(identity.replica_count(), 1);
     assert_eq!(identity.own().name, "iggy-node");
-    assert_eq!(identity.client_listen_address(&config).unwrap().port(), 8090);
+    assert_eq!(
+        identity.client_listen_address(&config).unwrap().port(),
+        8090
+    );
     assert!(Identity::new(&config, Some(1)).is_err());
 }
 
@@ -54,11 +59,19 @@ fn one_file_serves_every_node_of_a_cluster() {
         let identity = Identity::new(&config, Some(id)).unwrap();
         assert_eq!(identity.replica, ReplicaId(id));
         assert_eq!(identity.replica_count(), 3);
-        assert_eq!(identity.own().replica_address.unwrap().port(), 9090 + u16::from(id));
+        assert_eq!(
+            identity.own().replica_address.unwrap().port(),
+            9090 + u16::from(id)
+        );
         let listen = identity.client_listen_address(&config).unwrap();
         assert_eq!(listen.port(), 8090 + u16::from(id));
     }
-    assert!(Identity::new(&config, Some(3)).unwrap_err().to_string().contains("0, 1, 2"));
+    assert!(
+        Identity::new(&config, Some(3))
+            .unwrap_err()
+            .to_string()
+            .contains("0, 1, 2")
+    );
     assert!(Identity::new(&config, None).is_err());
 }
 
@@ -78,29 +91,89 @@ fn the_most_specific_selector_names_the_address_for_a_client() {
 #[test]
 fn refusals_name_the_key() {
     let cases = [
-        (THREE.replace("\"node-1\"", "\"node-0\""), "name is used twice"),
-        (THREE.replace("replica_id = 2", "replica_id = 1"), "replica_id 1 is used twice"),
-        (THREE.replace("replica_id = 2", "replica_id = 7"), "replica_id 7"),
-        (THREE.replace("tcp = 8091", "tcp = 8090"), "127.0.0.1:8090 is used twice"),
-        (THREE.replace("ip = \"127.0.0.1\"\nreplica_id = 2", "ip = \"host\"\nreplica_id = 2"), "ip"),
-        (THREE.replace("ip = \"127.0.0.1\"\nreplica_id = 2", "ip = \"0.0.0.0\"\nreplica_id = 2"), "wildcard"),
-        (THREE.replace("one.example.org", "1.2.3.4.5"), "neither an IP address"),
-        (THREE.replace("enabled = true", "enabled = true\nheartbeat_timeout = \"1s\""), "at least 2s"),
-        (THREE.replace("enabled = true", "enabled = true\nheartbeat_timeout = 5"), "heartbeat_timeout"),
-        (THREE.replace("enabled = true", "enabled = true\ntypo = 5"), "typo"),
+        (
+            THREE.replace("\"node-1\"", "\"node-0\""),
+            "name is used twice",
+        ),
+        (
+            THREE.replace("replica_id = 2", "replica_id = 1"),
+            "replica_id 1 is used twice",
+        ),
+        (
+            THREE.replace("replica_id = 2", "replica_id = 7"),
+            "replica_id 7",
+        ),
+        (
+            THREE.replace("tcp = 8091", "tcp = 8090"),
+            "127.0.0.1:8090 is used twice",
+        ),
+        (
+            THREE.replace(
+                "ip = \"127.0.0.1\"\nreplica_id = 2",
+                "ip = \"host\"\nreplica_id = 2",
+            ),
+            "ip",
+        ),
+        (
+            THREE.replace(
+                "ip = \"127.0.0.1\"\nreplica_id = 2",
+                "ip = \"0.0.0.0\"\nreplica_id = 2",
+            ),
+            "wildcard",
+        ),
+        (
+            THREE.replace("one.example.org", "1.2.3.4.5"),
+            "neither an IP address",
+        ),
+        (
+            THREE.replace(
+                "enabled = true",
+                "enabled = true\nheartbeat_timeout = \"1s\"",
+            ),
+            "at least 2s",
+        ),
+        (
+            THREE.replace("enabled = true", "enabled = true\nheartbeat_timeout = 5"),
+            "heartbeat_timeout",
+        ),
+        (
+            THREE.replace("enabled = true", "enabled = true\ntypo = 5"),
+            "typo",
+        ),
         ("nonsense = 1".to_owned(), "nonsense"),
         ("[cluster]\nenabled = true".to_owned(), "roster is empty"),
-        ("[cluster.auth]\nenabled = true\n[cluster]\nenabled = true".to_owned(), "roster"),
-        ("[metadata]\nprepare_queue_depth = 128".to_owned(), "metadata.prepare_queue_depth"),
-        ("[metadata]\njournal_slots = 100".to_owned(), "metadata.journal_slots"),
-        ("[message_bus]\nmax_message_size = \"1 GiB\"".to_owned(), "max_message_size"),
-        ("[message_bus]\npeer_queue_capacity = 128".to_owned(), "peer_queue_capacity"),
-        ("[tcp]\naddress = \"localhost\"\n[tcp.tls]\nenabled = true".to_owned(), "tcp.tls"),
+        (
+            "[cluster.auth]\nenabled = true\n[cluster]\nenabled = true".to_owned(),
+            "roster",
+        ),
+        (
+            "[metadata]\nprepare_queue_depth = 128".to_owned(),
+            "metadata.prepare_queue_depth",
+        ),
+        (
+            "[metadata]\njournal_slots = 100".to_owned(),
+            "metadata.journal_slots",
+        ),
+        (
+            "[message_bus]\nmax_message_size = \"1 GiB\"".to_owned(),
+            "max_message_size",
+        ),
+        (
+            "[message_bus]\npeer_queue_capacity = 128".to_owned(),
+            "peer_queue_capacity",
+        ),
+        (
+            "[tcp]\naddress = \"localhost\"\n[tcp.tls]\nenabled = true".to_owned(),
+            "tcp.tls",
+        ),
         ("[encryption]\nenabled = true".to_owned(), "encryption"),
     ];
     for (text, expected) in cases {
         let message = refusal(&text);
-        assert!(message.contains(expected), "\"{expected}\" not in: {message}");
+        assert!(
+            message.contains(expected),
+            "\"{expected}\" not in: {message}"
+        );
     }
 }
 

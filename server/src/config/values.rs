@@ -21,7 +21,9 @@ impl ConfigDuration {
 
     /// Consensus ticks of 10 ms, rounded down, at least one (chapter 03 section 5).
     pub fn ticks(self) -> u32 {
-        u32::try_from(self.0.as_millis() / 10).unwrap_or(u32::MAX).max(1)
+        u32::try_from(self.0.as_millis() / 10)
+            .unwrap_or(u32::MAX)
+            .max(1)
     }
 
     /// Reads the text form.
@@ -39,12 +41,16 @@ impl ConfigDuration {
             return Err("an empty duration; write for example \"5s\"".to_owned());
         }
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            let digits = rest
+                .find(|c: char| !c.is_ascii_digit() && c != '.')
+                .unwrap_or(rest.len());
             let number: f64 = rest[..digits]
                 .parse()
                 .map_err(|_| format!("\"{text}\" is not a duration; write for example \"5s\""))?;
             let tail = rest[digits..].trim_start();
-            let letters = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
+            let letters = tail
+                .find(|c: char| !c.is_alphabetic())
+                .unwrap_or(tail.len());
             let nanos = unit_nanos(&tail[..letters]).ok_or_else(|| {
                 format!("\"{text}\" has no known unit; use ns, us, ms, s, m, h, d, w, month or y")
             })?;
@@ -126,7 +132,11 @@ impl ConfigSize {
             "mi" => 1024.0 * 1024.0,
             "gi" => 1024.0 * 1024.0 * 1024.0,
             "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-            _ => return Err(format!("\"{text}\" has no known unit; use B, kB, KiB, MB, MiB, GB, GiB")),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" has no known unit; use B, kB, KiB, MB, MiB, GB, GiB"
+                ));
+            }
         };
         let bytes = number * factor / if bits { 8.0 } else { 1.0 };
         if bytes > u64::MAX as f64 {
@@ -184,10 +194,17 @@ mod tests {
             ("1 month", 2_630_016_000_000_000),
         ];
         for (text, nanos) in cases {
-            assert_eq!(ConfigDuration::parse(text).unwrap().0.as_nanos(), u128::from(nanos), "{text}");
+            assert_eq!(
+                ConfigDuration::parse(text).unwrap().0.as_nanos(),
+                u128::from(nanos),
+                "{text}"
+            );
         }
         for text in ["", "5", "-5s", "5 parsecs", "s", "1..5s"] {
-            assert!(ConfigDuration::parse(text).is_err(), "{text} must be refused");
+            assert!(
+                ConfigDuration::parse(text).is_err(),
+                "{text} must be refused"
+            );
         }
     }
 

@@ -20,14 +20,14 @@ struct Row {
 
 /// The table and the news since it was last drawn.
 #[derive(Debug)]
-pub struct Board {
+pub(super) struct Board {
     rows: Vec<Row>,
     announced: bool,
 }
 
 impl Board {
     /// A board for nodes with these addresses, in order of replica id.
-    pub fn new(addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
+    pub(super) fn new(addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
         let rows = addresses
             .into_iter()
             .map(|(client, replica)| Row {
@@ -39,11 +39,14 @@ impl Board {
                 exited: None,
             })
             .collect();
-        Self { rows, announced: false }
+        Self {
+            rows,
+            announced: false,
+        }
     }
 
     /// Takes a report and returns the lines worth printing.
-    pub fn report(&mut self, report: Report) -> Vec<String> {
+    pub(super) fn report(&mut self, report: Report) -> Vec<String> {
         let mut lines = Vec::new();
         match report {
             Report::Listening { node, .. } => {
@@ -52,8 +55,16 @@ impl Board {
                     row.exited = None;
                 }
             }
-            Report::Role { node, role, status, view, ready } => {
-                let Some(row) = self.rows.get_mut(usize::from(node)) else { return lines };
+            Report::Role {
+                node,
+                role,
+                status,
+                view,
+                ready,
+            } => {
+                let Some(row) = self.rows.get_mut(usize::from(node)) else {
+                    return lines;
+                };
                 let before = row.role.replace((role.clone(), status.clone(), view));
                 row.ready = ready;
                 let changed = before.is_some_and(|before| before != (role.clone(), status, view));
@@ -79,8 +90,10 @@ impl Board {
     }
 
     /// A node's process ended while the cluster was meant to run.
-    pub fn exited(&mut self, node: u8, status: &str, log: &str, again: &str) -> Vec<String> {
-        let Some(row) = self.rows.get_mut(usize::from(node)) else { return Vec::new() };
+    pub(super) fn exited(&mut self, node: u8, status: &str, log: &str, again: &str) -> Vec<String> {
+        let Some(row) = self.rows.get_mut(usize::from(node)) else {
+            return Vec::new();
+        };
         row.listening = false;
         row.ready = false;
         row.role = None;
@@ -95,19 +108,28 @@ impl Board {
     /// True when every node is up and agrees on one primary that serves.
     fn is_ready(&self) -> bool {
         let view = |row: &Row| row.role.as_ref().map(|(_, _, view)| *view);
-        let Some(first) = self.rows.first().and_then(view) else { return false };
+        let Some(first) = self.rows.first().and_then(view) else {
+            return false;
+        };
         self.primary().is_some()
-            && self.rows.iter().all(|row| row.listening && row.ready && view(row) == Some(first))
+            && self
+                .rows
+                .iter()
+                .all(|row| row.listening && row.ready && view(row) == Some(first))
     }
 
     fn primary(&self) -> Option<usize> {
         self.rows.iter().position(|row| {
-            row.ready && row.role.as_ref().is_some_and(|(role, _, _)| role == "primary")
+            row.ready
+                && row
+                    .role
+                    .as_ref()
+                    .is_some_and(|(role, _, _)| role == "primary")
         })
     }
 
     /// The table as text.
-    pub fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let mut text = format!(
             "{:<6}{:<22}{:<22}{:<10}{:<6}{}",
             "node", "clients", "replicas", "role", "view", "status"
@@ -146,12 +168,19 @@ mod tests {
     }
 
     fn listening(node: u8) -> Report {
-        Report::Listening { node, client: String::new(), replica: String::new() }
+        Report::Listening {
+            node,
+            client: String::new(),
+            replica: String::new(),
+        }
     }
 
     fn board() -> Board {
         Board::new((0..3).map(|node| {
-            (([127, 0, 0, 1], 8090 + node).into(), ([127, 0, 0, 1], 9090 + node).into())
+            (
+                ([127, 0, 0, 1], 8090 + node).into(),
+                ([127, 0, 0, 1], 9090 + node).into(),
+            )
         }))
     }
 
@@ -179,6 +208,9 @@ mod tests {
         }
         let lines = board.exited(0, "killed by signal 9", "node-0.log", "biplane serve");
         assert!(lines[0].contains("signal 9"));
-        assert_eq!(board.report(role(1, "primary", 1)), ["node 1 is now primary in view 1"]);
+        assert_eq!(
+            board.report(role(1, "primary", 1)),
+            ["node 1 is now primary in view 1"]
+        );
     }
 }

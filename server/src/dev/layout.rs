@@ -62,13 +62,13 @@ pub enum LayoutError {
 
 /// A checked and locked folder with its configuration file.
 #[derive(Debug)]
-pub struct Layout {
+pub(super) struct Layout {
     /// Absolute folder.
-    pub folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// The file every node reads.
-    pub config: PathBuf,
+    pub(super) config: PathBuf,
     /// Nodes.
-    pub nodes: u8,
+    pub(super) nodes: u8,
     base_port: u16,
     /// Held for as long as the cluster runs.
     _lock: File,
@@ -79,9 +79,11 @@ impl Layout {
     ///
     /// # Errors
     /// [`LayoutError`] with a sentence for the operator.
-    pub fn prepare(args: &DevArgs) -> Result<Self, LayoutError> {
-        let unusable =
-            |source| LayoutError::Folder { path: args.data.clone(), source };
+    pub(super) fn prepare(args: &DevArgs) -> Result<Self, LayoutError> {
+        let unusable = |source| LayoutError::Folder {
+            path: args.data.clone(),
+            source,
+        };
         fs::create_dir_all(&args.data).map_err(unusable)?;
         let folder = fs::canonicalize(&args.data).map_err(unusable)?;
         let lock = lock(&folder)?;
@@ -95,28 +97,29 @@ impl Layout {
         };
         layout.check_ports()?;
         let mut file = File::create(&layout.config).map_err(unusable)?;
-        file.write_all(layout.config_text().as_bytes()).map_err(unusable)?;
+        file.write_all(layout.config_text().as_bytes())
+            .map_err(unusable)?;
         Ok(layout)
     }
 
     /// Client address of `node`.
-    pub fn client_address(&self, node: u8) -> SocketAddr {
+    pub(super) fn client_address(&self, node: u8) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.base_port + u16::from(node)).into()
     }
 
     /// Replica address of `node`.
-    pub fn replica_address(&self, node: u8) -> SocketAddr {
+    pub(super) fn replica_address(&self, node: u8) -> SocketAddr {
         let port = self.base_port + REPLICA_PORT_DISTANCE + u16::from(node);
         (Ipv4Addr::LOCALHOST, port).into()
     }
 
     /// Data folder of `node`.
-    pub fn node_folder(&self, node: u8) -> PathBuf {
+    pub(super) fn node_folder(&self, node: u8) -> PathBuf {
         self.folder.join(format!("node-{node}"))
     }
 
     /// Log file of `node`.
-    pub fn log_file(&self, node: u8) -> PathBuf {
+    pub(super) fn log_file(&self, node: u8) -> PathBuf {
         self.folder.join(format!("node-{node}.log"))
     }
 
@@ -164,7 +167,10 @@ impl Layout {
 }
 
 fn lock(folder: &Path) -> Result<File, LayoutError> {
-    let unusable = |source| LayoutError::Folder { path: folder.to_owned(), source };
+    let unusable = |source| LayoutError::Folder {
+        path: folder.to_owned(),
+        source,
+    };
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -173,7 +179,9 @@ fn lock(folder: &Path) -> Result<File, LayoutError> {
         .map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(LayoutError::InUse { path: folder.to_owned() }),
+        Err(fs::TryLockError::WouldBlock) => Err(LayoutError::InUse {
+            path: folder.to_owned(),
+        }),
         Err(fs::TryLockError::Error(source)) => Err(unusable(source)),
     }
 }
@@ -186,7 +194,11 @@ fn check_size(folder: &Path, wanted: u8) -> Result<(), LayoutError> {
         .count();
     let found = u8::try_from(found).unwrap_or(u8::MAX);
     if found != 0 && found != wanted {
-        return Err(LayoutError::OtherSize { path: folder.to_owned(), found, wanted });
+        return Err(LayoutError::OtherSize {
+            path: folder.to_owned(),
+            found,
+            wanted,
+        });
     }
     Ok(())
 }
@@ -197,13 +209,21 @@ mod tests {
     use crate::config::{Config, Identity};
 
     fn args(folder: &Path, nodes: u8, base_port: u16) -> DevArgs {
-        DevArgs { nodes, base_port, data: folder.to_owned() }
+        DevArgs {
+            nodes,
+            base_port,
+            data: folder.to_owned(),
+        }
     }
 
     fn free_base_port() -> u16 {
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = probe.local_addr().unwrap().port();
-        if port > 60_000 { port - 20_000 } else { port.max(1024) }
+        if port > 60_000 {
+            port - 20_000
+        } else {
+            port.max(1024)
+        }
     }
 
     #[test]
@@ -216,7 +236,10 @@ mod tests {
             let id = (nodes > 1).then_some(0);
             let identity = Identity::new(&config, id).unwrap();
             assert_eq!(identity.replica_count(), nodes);
-            assert_eq!(identity.client_listen_address(&config).unwrap(), layout.client_address(0));
+            assert_eq!(
+                identity.client_listen_address(&config).unwrap(),
+                layout.client_address(0)
+            );
         }
     }
 
@@ -225,8 +248,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = free_base_port();
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1)).unwrap();
-        let error = Layout::prepare(&args(folder.path(), 3, base)).unwrap_err().to_string();
-        assert!(error.contains(&format!("port {} (client port of node 1)", base + 1)), "{error}");
+        let error = Layout::prepare(&args(folder.path(), 3, base))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("port {} (client port of node 1)", base + 1)),
+            "{error}"
+        );
     }
 
     #[test]

@@ -23,17 +23,26 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(root: PathBuf, generation: Arc<AtomicU64>) -> Self {
-        Self { root, handles: Handles::new(generation) }
+        Self {
+            root,
+            handles: Handles::new(generation),
+        }
     }
 
     pub(super) fn execute(&mut self, op: DiskOp) -> Result<DiskReply, DiskError> {
         let (verb, path) = (op.verb(), op.path().clone());
-        self.run(op).map_err(|error| disk_error(verb, &path, &error))
+        self.run(op)
+            .map_err(|error| disk_error(verb, &path, &error))
     }
 
     fn run(&mut self, op: DiskOp) -> io::Result<DiskReply> {
         match op {
-            DiskOp::Write { path, offset, data, sync } => {
+            DiskOp::Write {
+                path,
+                offset,
+                data,
+                sync,
+            } => {
                 let file = self.handles.get(&self.root, &path, true)?;
                 write_at(file, offset, &data)?;
                 if sync {
@@ -49,7 +58,11 @@ impl Worker {
             DiskOp::Read { path, offset, len } => {
                 let file = self.handles.get(&self.root, &path, false)?;
                 // The file's length bounds the buffer: a request beyond the end costs nothing.
-                let left = file.metadata()?.len().saturating_sub(offset).min(u64::from(len));
+                let left = file
+                    .metadata()?
+                    .len()
+                    .saturating_sub(offset)
+                    .min(u64::from(len));
                 let mut buffer = ReadBuffer::zeroed(usize::try_from(left).unwrap_or(0));
                 let read = read_at(file, offset, buffer.as_mut_bytes())?;
                 buffer.truncate(read);
@@ -81,7 +94,11 @@ impl Worker {
     fn replace(&mut self, path: &DiskPath, data: &[Chunk]) -> io::Result<()> {
         let target = self.real(path);
         let temporary = self.root.join(format!("{path}.tmp"));
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)?;
         write_at(&file, 0, data)?;
         file.sync_all()?;
         drop(file);
@@ -113,7 +130,8 @@ impl Worker {
 }
 
 fn parent_of(path: &Path) -> io::Result<&Path> {
-    path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    path.parent()
+        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 fn sync_dir(path: &Path) -> io::Result<()> {

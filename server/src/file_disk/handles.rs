@@ -26,7 +26,12 @@ pub(super) struct Handles {
 
 impl Handles {
     pub(super) fn new(generation: Arc<AtomicU64>) -> Self {
-        Self { open: HashMap::new(), clock: 0, seen: 0, generation }
+        Self {
+            open: HashMap::new(),
+            clock: 0,
+            seen: 0,
+            generation,
+        }
     }
 
     /// Names changed: every thread forgets its handles before its next use.

@@ -19,7 +19,12 @@ fn fixture() -> Fixture {
     let folder = DataFolder::open(dir.path()).unwrap();
     let (sender, completions) = mailbox::unbounded(&Arc::default());
     let disk = FileDisk::start(&folder, 2, &sender).unwrap();
-    Fixture { folder, disk, completions, _dir: dir }
+    Fixture {
+        folder,
+        disk,
+        completions,
+        _dir: dir,
+    }
 }
 
 fn path(text: &str) -> DiskPath {
@@ -32,7 +37,11 @@ fn bytes(text: &str) -> Vec<Chunk> {
 
 impl Fixture {
     fn run_on(&self, queue: u64, op: DiskOp) -> Result<DiskReply, DiskError> {
-        self.disk.submit(DiskRequest { queue: QueueId(queue), token: 7, op });
+        self.disk.submit(DiskRequest {
+            queue: QueueId(queue),
+            token: 7,
+            op,
+        });
         let completion = runtime::block_on(self.completions.recv()).unwrap();
         assert_eq!((completion.queue, completion.token), (QueueId(queue), 7));
         completion.result
@@ -44,7 +53,13 @@ impl Fixture {
 
     fn write(&self, file: &str, offset: u64, text: &str) {
         let data = bytes(text);
-        self.run(DiskOp::Write { path: path(file), offset, data, sync: true }).unwrap();
+        self.run(DiskOp::Write {
+            path: path(file),
+            offset,
+            data,
+            sync: true,
+        })
+        .unwrap();
     }
 
     fn content(&self, file: &str) -> String {
@@ -55,27 +70,59 @@ impl Fixture {
 #[test]
 fn writes_land_where_they_are_told_and_reads_stop_at_the_end() {
     let disk = fixture();
-    disk.run(DiskOp::CreateDirs { path: path("a/b/c") }).unwrap();
-    disk.run(DiskOp::CreateDirs { path: path("a/b/c") }).unwrap();
+    disk.run(DiskOp::CreateDirs {
+        path: path("a/b/c"),
+    })
+    .unwrap();
+    disk.run(DiskOp::CreateDirs {
+        path: path("a/b/c"),
+    })
+    .unwrap();
     disk.write("a/b/c/file", 2, "cdef");
     disk.write("a/b/c/file", 0, "ab");
-    let op = DiskOp::Read { path: path("a/b/c/file"), offset: 1, len: u32::MAX };
-    let Ok(DiskReply::Data(data)) = disk.run(op) else { panic!("no data") };
+    let op = DiskOp::Read {
+        path: path("a/b/c/file"),
+        offset: 1,
+        len: u32::MAX,
+    };
+    let Ok(DiskReply::Data(data)) = disk.run(op) else {
+        panic!("no data")
+    };
     assert_eq!(data.as_bytes(), b"bcdef");
-    let op = DiskOp::Read { path: path("a/b/c/file"), offset: 100, len: 10 };
-    let Ok(DiskReply::Data(data)) = disk.run(op) else { panic!("no data") };
+    let op = DiskOp::Read {
+        path: path("a/b/c/file"),
+        offset: 100,
+        len: 10,
+    };
+    let Ok(DiskReply::Data(data)) = disk.run(op) else {
+        panic!("no data")
+    };
     assert!(data.is_empty());
-    disk.run(DiskOp::Truncate { path: path("a/b/c/file"), len: 3 }).unwrap();
+    disk.run(DiskOp::Truncate {
+        path: path("a/b/c/file"),
+        len: 3,
+    })
+    .unwrap();
     assert_eq!(disk.content("a/b/c/file"), "abc");
-    disk.run(DiskOp::Sync { path: path("a/b/c/file") }).unwrap();
-    disk.run(DiskOp::SyncDir { path: path("a/b/c") }).unwrap();
+    disk.run(DiskOp::Sync {
+        path: path("a/b/c/file"),
+    })
+    .unwrap();
+    disk.run(DiskOp::SyncDir {
+        path: path("a/b/c"),
+    })
+    .unwrap();
 }
 
 #[test]
 fn a_replaced_file_is_new_and_leaves_no_temporary() {
     let disk = fixture();
     disk.write("file", 0, "old content");
-    disk.run(DiskOp::Replace { path: path("file"), data: bytes("new") }).unwrap();
+    disk.run(DiskOp::Replace {
+        path: path("file"),
+        data: bytes("new"),
+    })
+    .unwrap();
     assert_eq!(disk.content("file"), "new");
     assert!(!disk.folder.path().join("file.tmp").exists());
 }
@@ -85,12 +132,21 @@ fn a_handle_of_another_thread_does_not_outlive_the_name() {
     let disk = fixture();
     disk.write("one", 0, "first");
     // Queue 1 is another thread: it renames away what queue 0 has open.
-    disk.run_on(1, DiskOp::Rename { from: path("one"), to: path("two") }).unwrap();
+    disk.run_on(
+        1,
+        DiskOp::Rename {
+            from: path("one"),
+            to: path("two"),
+        },
+    )
+    .unwrap();
     disk.write("one", 0, "second");
     assert_eq!(disk.content("two"), "first");
     assert_eq!(disk.content("one"), "second");
-    disk.run_on(1, DiskOp::Remove { path: path("one") }).unwrap();
-    disk.run_on(1, DiskOp::Remove { path: path("one") }).unwrap();
+    disk.run_on(1, DiskOp::Remove { path: path("one") })
+        .unwrap();
+    disk.run_on(1, DiskOp::Remove { path: path("one") })
+        .unwrap();
     disk.write("one", 0, "third");
     assert_eq!(disk.content("one"), "third");
 }
@@ -98,12 +154,32 @@ fn a_handle_of_another_thread_does_not_outlive_the_name() {
 #[test]
 fn failures_name_the_verb_and_the_path() {
     let disk = fixture();
-    let error = disk.run(DiskOp::Read { path: path("none"), offset: 0, len: 1 }).unwrap_err();
-    assert_eq!((error.verb, error.kind), (DiskVerb::Read, DiskErrorKind::NotFound));
-    disk.run(DiskOp::CreateDirs { path: path("folder") }).unwrap();
-    let op = DiskOp::Write { path: path("folder"), offset: 0, data: bytes("x"), sync: false };
+    let error = disk
+        .run(DiskOp::Read {
+            path: path("none"),
+            offset: 0,
+            len: 1,
+        })
+        .unwrap_err();
+    assert_eq!(
+        (error.verb, error.kind),
+        (DiskVerb::Read, DiskErrorKind::NotFound)
+    );
+    disk.run(DiskOp::CreateDirs {
+        path: path("folder"),
+    })
+    .unwrap();
+    let op = DiskOp::Write {
+        path: path("folder"),
+        offset: 0,
+        data: bytes("x"),
+        sync: false,
+    };
     let error = disk.run(op).unwrap_err();
-    assert_eq!((error.verb, error.kind), (DiskVerb::Write, DiskErrorKind::WrongKind));
+    assert_eq!(
+        (error.verb, error.kind),
+        (DiskVerb::Write, DiskErrorKind::WrongKind)
+    );
 }
 
 #[test]
@@ -113,10 +189,16 @@ fn the_view_tells_absence_from_failure() {
     assert_eq!(view.len(&path("none")).unwrap(), None);
     assert!(view.list(&path("none")).unwrap().is_empty());
     assert!(view.read(&path("none"), 0, &mut [0; 4]).is_err());
-    disk.run(DiskOp::CreateDirs { path: path("folder/inner") }).unwrap();
+    disk.run(DiskOp::CreateDirs {
+        path: path("folder/inner"),
+    })
+    .unwrap();
     disk.write("folder/file", 0, "abc");
     assert_eq!(view.len(&path("folder/file")).unwrap(), Some(3));
-    assert_eq!(view.len(&path("folder")).unwrap_err().kind, DiskErrorKind::WrongKind);
+    assert_eq!(
+        view.len(&path("folder")).unwrap_err().kind,
+        DiskErrorKind::WrongKind
+    );
     let names: Vec<_> = view.list(&path("folder")).unwrap();
     assert_eq!(names.len(), 2);
     assert!(!names[0].is_dir && names[1].is_dir);
@@ -134,8 +216,17 @@ fn shutting_down_executes_what_is_queued() {
     let disk = fixture();
     for index in 0..100u64 {
         let data = bytes("x");
-        let op = DiskOp::Write { path: path("file"), offset: index, data, sync: false };
-        disk.disk.submit(DiskRequest { queue: QueueId(0), token: index, op });
+        let op = DiskOp::Write {
+            path: path("file"),
+            offset: index,
+            data,
+            sync: false,
+        };
+        disk.disk.submit(DiskRequest {
+            queue: QueueId(0),
+            token: index,
+            op,
+        });
     }
     let Fixture { folder, disk, .. } = disk;
     disk.shut_down();

@@ -108,22 +108,35 @@ impl Node {
     pub fn boot(settings: Settings) -> Result<(Self, StopHandle), BootError> {
         let identity = Arc::new(Identity::new(&settings.config, settings.replica_id)?);
         for section in settings.config.ignored_sections() {
-            warn!(section, "this section of the configuration file has no effect");
+            warn!(
+                section,
+                "this section of the configuration file has no effect"
+            );
         }
         let listen = identity.client_listen_address(&settings.config)?;
         let keys = keys(&settings.config)?;
-        let path =
-            settings.data.clone().unwrap_or_else(|| PathBuf::from(&settings.config.path));
+        let path = settings
+            .data
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(&settings.config.path));
         let folder = DataFolder::open(&path)?;
-        let root = root::resolve(folder.path(), identity.clustered, settings.with_default_root)?;
+        let root = root::resolve(
+            folder.path(),
+            identity.clustered,
+            settings.with_default_root,
+        )?;
         let view = folder.view();
         let seed = random_u64()?;
         let incarnation = u128::from(random_u64()?) << 64 | u128::from(random_u64()?) | 1;
-        let metadata_config =
-            metadata_config(&settings.config, &identity, root, incarnation, seed);
+        let metadata_config = metadata_config(&settings.config, &identity, root, incarnation, seed);
         let wall_micros = clock::wall_micros();
-        let (plane, outputs) = MetadataPlane::open(metadata_config, &view, wall_micros)
-            .map_err(|reason| BootError::Metadata { folder: folder.path().to_owned(), reason })?;
+        let (plane, outputs) =
+            MetadataPlane::open(metadata_config, &view, wall_micros).map_err(|reason| {
+                BootError::Metadata {
+                    folder: folder.path().to_owned(),
+                    reason,
+                }
+            })?;
         let partitions =
             PartitionPlane::new(partition_config(&settings.config, &identity, seed ^ 1));
 
@@ -133,8 +146,19 @@ impl Node {
         let (peer_post, peers) = mailbox::bounded(INBOUND_CAPACITY, &bell);
         let (client_post, clients) = mailbox::bounded(CLIENT_CAPACITY, &bell);
         let (stop_post, stop) = mailbox::unbounded(&bell);
-        let senders = Senders { peers: peer_post, clients: client_post, stop: stop_post };
-        let inbox = Inbox { bell, peers, clients, disk, passwords: password_done, stop };
+        let senders = Senders {
+            peers: peer_post,
+            clients: client_post,
+            stop: stop_post,
+        };
+        let inbox = Inbox {
+            bell,
+            peers,
+            clients,
+            disk,
+            passwords: password_done,
+            stop,
+        };
 
         let listener = Arc::new(ListenerState {
             message_size_max: message_size_max(&settings.config),
@@ -205,7 +229,9 @@ impl Node {
             Report::Listening {
                 node: self.identity.replica.0,
                 client: client.to_string(),
-                replica: replica.map(|address| address.to_string()).unwrap_or_default(),
+                replica: replica
+                    .map(|address| address.to_string())
+                    .unwrap_or_default(),
             }
             .print();
         }
@@ -296,7 +322,11 @@ fn metadata_config(
             replica: replica_timers(config),
             repair_retry_ticks: cluster.repair_retry_interval.ticks(),
             repair_gap_debounce_ticks: cluster.repair_gap_debounce_interval.ticks().max(50),
-            superblock_stuck_ticks: if wedged.0.is_zero() { 0 } else { wedged.ticks() },
+            superblock_stuck_ticks: if wedged.0.is_zero() {
+                0
+            } else {
+                wedged.ticks()
+            },
             ..metadata::Timers::default()
         },
         incarnation,

@@ -64,7 +64,9 @@ impl Node {
         let mut more = false;
         // Completions first: they release promises that others wait for.
         for served in 0.. {
-            let Ok(completion) = self.inbox.disk.try_recv() else { break };
+            let Ok(completion) = self.inbox.disk.try_recv() else {
+                break;
+            };
             self.on_disk(completion);
             if served == BUDGET {
                 more = true;
@@ -72,7 +74,9 @@ impl Node {
             }
         }
         for served in 0.. {
-            let Ok(event) = self.inbox.peers.try_recv() else { break };
+            let Ok(event) = self.inbox.peers.try_recv() else {
+                break;
+            };
             self.on_peer(event);
             if served == BUDGET {
                 more = true;
@@ -83,7 +87,9 @@ impl Node {
             self.on_password(done);
         }
         for served in 0.. {
-            let Ok(event) = self.inbox.clients.try_recv() else { break };
+            let Ok(event) = self.inbox.clients.try_recv() else {
+                break;
+            };
             self.on_client(event);
             self.flush();
             if served == BUDGET {
@@ -129,7 +135,9 @@ impl Node {
             PasswordDone::Verified { token, matches } => (token, Ok(matches)),
             PasswordDone::Hashed { token, hash } => (token, Err(hash)),
         };
-        let Some(mut waiting) = self.clients.take(token) else { return };
+        let Some(mut waiting) = self.clients.take(token) else {
+            return;
+        };
         match (std::mem::replace(&mut waiting.wait, Wait::Logout), answer) {
             (Wait::Credentials(login), Ok(matches)) => self.on_verified(waiting, login, matches),
             (wait @ Wait::Hashing(_), Ok(matches)) => {
@@ -190,6 +198,8 @@ impl Node {
         self.clients.close_all();
         if let Some(mesh) = self.mesh.take() {
             mesh.shut_down().await;
+            let counters = mesh.counters();
+            info!(?counters, "the mesh is closed");
         }
         if let Some(disk) = self.disk.take() {
             disk.shut_down();

@@ -51,7 +51,11 @@ impl Node {
         use metadata::Output;
         match output {
             Output::Send { to, message } => self.send(to, message),
-            Output::Reply { token, message, outcome } => {
+            Output::Reply {
+                token,
+                message,
+                outcome,
+            } => {
                 if let Some(waiting) = self.clients.take(token) {
                     self.on_metadata_reply(waiting, message, outcome);
                 }
@@ -79,7 +83,9 @@ impl Node {
             }
             Output::Disk(request) => self.submit_disk(request),
             Output::Topology(change) => self.on_topology(change),
-            Output::Session(SessionChange::Registered { client, session, .. }) => {
+            Output::Session(SessionChange::Registered {
+                client, session, ..
+            }) => {
                 self.unbind_older(client, Some(session));
             }
             Output::Session(SessionChange::Ended { client }) => self.unbind_older(client, None),
@@ -98,7 +104,9 @@ impl Node {
                 }
             }
             Output::PollReply { token, reply } => {
-                let Some(waiting) = self.clients.take(token) else { return };
+                let Some(waiting) = self.clients.take(token) else {
+                    return;
+                };
                 if let Wait::Poll { group } = waiting.wait {
                     self.on_polled(&waiting, group, reply);
                 }
@@ -136,17 +144,24 @@ impl Node {
     }
 
     fn drop_waiting(&mut self, waiting: &Waiting) {
-        self.clients.drop_request(waiting.connection, waiting.size, waiting.ordered);
+        self.clients
+            .drop_request(waiting.connection, waiting.size, waiting.ordered);
     }
 
     /// Tells log and supervisor when role, status or view of the metadata group have changed.
     pub(super) fn report_role(&mut self) {
         let status = self.metadata.replica().status();
         let caught_up = self.metadata.replica().is_caught_up_primary();
-        let ready = status.status == biplane_vsr::Status::Normal && (!status.is_primary || caught_up);
+        let ready =
+            status.status == biplane_vsr::Status::Normal && (!status.is_primary || caught_up);
         let report = Report::Role {
             node: self.identity.replica.0,
-            role: if status.is_primary { "primary" } else { "backup" }.to_owned(),
+            role: if status.is_primary {
+                "primary"
+            } else {
+                "backup"
+            }
+            .to_owned(),
             status: match status.status {
                 biplane_vsr::Status::Normal => "normal",
                 biplane_vsr::Status::ViewChange => "view_change",
@@ -159,7 +174,10 @@ impl Node {
         if self.reported.as_ref() == Some(&report) {
             return;
         }
-        if let Report::Role { role, status, view, .. } = &report {
+        if let Report::Role {
+            role, status, view, ..
+        } = &report
+        {
             info!(%role, %status, view, ready, "metadata group");
         }
         if self.supervised {
@@ -218,7 +236,9 @@ impl Node {
                 let key = pending.key;
                 let group = biplane_wire::GroupId::partition(key.stream, key.topic, key.partition);
                 let id = u32::try_from(key.group).ok();
-                let drained = group.zip(id).is_some_and(|(group, id)| self.partitions.drained(group, id));
+                let drained = group
+                    .zip(id)
+                    .is_some_and(|(group, id)| self.partitions.drained(group, id));
                 drained || now.saturating_sub(pending.created_at) >= timeout
             })
             .map(|pending| pending.key)

@@ -64,13 +64,24 @@ pub enum RootError {
 fn given(with_default: bool) -> Result<Option<(String, String)>, RootError> {
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let default = || with_default.then(|| DEFAULT.to_owned());
-    let pair = (variable(USERNAME).or_else(default), variable(PASSWORD).or_else(default));
+    let pair = (
+        variable(USERNAME).or_else(default),
+        variable(PASSWORD).or_else(default),
+    );
     match pair {
         (None, None) => Ok(None),
         (Some(username), Some(password)) => {
             let within = |text: &str, variable, low, high| {
                 let valid = (low..=high).contains(&text.len());
-                if valid { Ok(()) } else { Err(RootError::Length { variable, low, high }) }
+                if valid {
+                    Ok(())
+                } else {
+                    Err(RootError::Length {
+                        variable,
+                        low,
+                        high,
+                    })
+                }
             };
             within(&username, USERNAME, 3, 50)?;
             within(&password, PASSWORD, 3, 100)?;
@@ -104,7 +115,10 @@ pub(super) fn resolve(
         }
     };
     let password_hash = passwords::hash(&password).ok_or(RootError::Hash)?;
-    let root = RootUser { username, password_hash };
+    let root = RootUser {
+        username,
+        password_hash,
+    };
     write(&path, &root)?;
     info!(username = %root.username, "root user created");
     Ok(root)
@@ -114,7 +128,12 @@ fn read(path: &Path) -> Result<Option<RootUser>, RootError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(RootError::File { path: path.to_owned(), source }),
+        Err(source) => {
+            return Err(RootError::File {
+                path: path.to_owned(),
+                source,
+            });
+        }
     };
     let mut lines = text.lines();
     match (lines.next(), lines.next(), lines.next()) {
@@ -122,13 +141,18 @@ fn read(path: &Path) -> Result<Option<RootUser>, RootError> {
             username: username.to_owned(),
             password_hash: hash.to_owned(),
         })),
-        _ => Err(RootError::Damaged { path: path.to_owned() }),
+        _ => Err(RootError::Damaged {
+            path: path.to_owned(),
+        }),
     }
 }
 
 /// Written aside, synced and renamed: a crash leaves no half a root user.
 fn write(path: &Path, root: &RootUser) -> Result<(), RootError> {
-    let failed = |source| RootError::File { path: path.to_owned(), source };
+    let failed = |source| RootError::File {
+        path: path.to_owned(),
+        source,
+    };
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
     let temporary = path.with_extension("user.tmp");
@@ -161,6 +185,9 @@ mod tests {
         assert_eq!(again.password_hash, first.password_hash);
         let path = folder.path().join("metadata").join("root.user");
         fs::write(&path, "iggy\n").unwrap();
-        assert!(matches!(resolve(folder.path(), true, true), Err(RootError::Damaged { .. })));
+        assert!(matches!(
+            resolve(folder.path(), true, true),
+            Err(RootError::Damaged { .. })
+        ));
     }
 }

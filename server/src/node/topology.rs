@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 
 use biplane_metadata_plane::options::{Durability, TopicSettings};
 use biplane_metadata_plane::state::topology::{PartitionSpec, TopologyChange};
-use biplane_partition_plane::{
-    ConsumerKey, DurabilityPolicy, GroupSpec, Input, TopicOptions,
-};
+use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, GroupSpec, Input, TopicOptions};
 use biplane_wire::GroupId;
 use tracing::{debug, info};
 
@@ -28,7 +26,11 @@ impl Node {
     /// `is_new`: the creating operation is being applied right now.
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool) {
         debug!(group = %spec.group, revision = spec.created_revision, "opening a partition");
-        self.partitions.open_group(group_spec(spec, is_new), &self.view, &mut self.partition_out);
+        self.partitions.open_group(
+            group_spec(spec, is_new),
+            &self.view,
+            &mut self.partition_out,
+        );
     }
 
     pub(super) fn on_topology(&mut self, change: TopologyChange) {
@@ -40,7 +42,11 @@ impl Node {
             TopologyChange::PartitionPurged { group, .. }
             | TopologyChange::PartitionTruncated { group, .. } => self.update_partition(group),
             TopologyChange::TopicUpdated { stream, topic, .. } => self.update_topic(stream, topic),
-            TopologyChange::GroupDeleted { stream, topic, group } => {
+            TopologyChange::GroupDeleted {
+                stream,
+                topic,
+                group,
+            } => {
                 self.forget_group(stream, topic, group);
             }
             TopologyChange::Replaced => self.reconcile(),
@@ -49,7 +55,10 @@ impl Node {
 
     /// The specification as metadata has it now.
     fn specification(&self, group: GroupId) -> Option<PartitionSpec> {
-        self.metadata.state().topology().find(|spec| spec.group == group)
+        self.metadata
+            .state()
+            .topology()
+            .find(|spec| spec.group == group)
     }
 
     fn update_partition(&mut self, group: GroupId) {
@@ -77,7 +86,9 @@ impl Node {
             .partitions
             .groups()
             .filter(|group| {
-                group.unpack().is_some_and(|key| (key.stream, key.topic) == (stream, topic))
+                group
+                    .unpack()
+                    .is_some_and(|key| (key.stream, key.topic) == (stream, topic))
             })
             .collect();
         for group in groups {
@@ -88,8 +99,12 @@ impl Node {
 
     /// The whole state was replaced: close what is gone, open what is new, update the rest.
     fn reconcile(&mut self) {
-        let wanted: BTreeMap<GroupId, PartitionSpec> =
-            self.metadata.state().topology().map(|spec| (spec.group, spec)).collect();
+        let wanted: BTreeMap<GroupId, PartitionSpec> = self
+            .metadata
+            .state()
+            .topology()
+            .map(|spec| (spec.group, spec))
+            .collect();
         let present: Vec<GroupId> = self.partitions.groups().collect();
         for group in present {
             if !wanted.contains_key(&group) {

@@ -24,7 +24,8 @@ const LINKED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Dials `peer` whenever it is not linked, until the mesh closes.
 pub(super) async fn keep_dialed(peer: ReplicaId, address: SocketAddr, shared: Arc<Shared>) {
-    let mut chance = Prng::new(u64::from(shared.config.identity.replica.0) << 8 | u64::from(peer.0));
+    let mut chance =
+        Prng::new(u64::from(shared.config.identity.replica.0) << 8 | u64::from(peer.0));
     let mut pause = RETRY_FIRST;
     while !shared.registry.is_closing() {
         if shared.registry.is_linked(peer) {

@@ -3,7 +3,9 @@
 
 use std::io;
 
-use biplane_handshake::{Acceptor, Action, Channel, Dialer, Established, RejectReason, SetupError, Then};
+use biplane_handshake::{
+    Acceptor, Action, Channel, Dialer, Established, RejectReason, SetupError, Then,
+};
 use biplane_wire::{CloseReason, Deframer, ReplicaId};
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -44,8 +46,13 @@ pub(super) async fn dial(
     peer: ReplicaId,
 ) -> Result<Established, GreetingError> {
     let nonce = nonce(config)?;
-    let dialer =
-        Dialer::new(config.identity, peer, config.keys.clone(), Channel::Plaintext, nonce)?;
+    let dialer = Dialer::new(
+        config.identity,
+        peer,
+        config.keys.clone(),
+        Channel::Plaintext,
+        nonce,
+    )?;
     run(dialer.start(), stream, deframer, config).await
 }
 
@@ -56,7 +63,12 @@ pub(super) async fn accept(
     config: &MeshConfig,
 ) -> Result<Established, GreetingError> {
     let nonce = nonce(config)?;
-    let acceptor = Acceptor::new(config.identity, config.keys.clone(), Channel::Plaintext, nonce)?;
+    let acceptor = Acceptor::new(
+        config.identity,
+        config.keys.clone(),
+        Channel::Plaintext,
+        nonce,
+    )?;
     run(acceptor.start(), stream, deframer, config).await
 }
 

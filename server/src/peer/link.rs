@@ -107,7 +107,11 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         Ok(frame) => {
             count(&shared.counters.frames_in);
             let event = PeerEvent::Frame { from: peer, frame };
-            if shared.events.send(event).await { Ok(()) } else { Err(LinkEnd::Stopping) }
+            if shared.events.send(event).await {
+                Ok(())
+            } else {
+                Err(LinkEnd::Stopping)
+            }
         }
         Err(refusal) => {
             count(&shared.counters.refused_frames);
@@ -134,7 +138,10 @@ async fn write(stream: TcpStream, queue: Receiver<Message>, shared: Arc<Shared>)
             break;
         }
         let frames = batch.len() as u64;
-        shared.counters.frames_out.fetch_add(frames, std::sync::atomic::Ordering::Relaxed);
+        shared
+            .counters
+            .frames_out
+            .fetch_add(frames, std::sync::atomic::Ordering::Relaxed);
         batch.clear();
     }
     let _ = stream.shutdown(std::net::Shutdown::Both);

@@ -33,7 +33,11 @@ pub struct ListenError {
 /// Binds exactly `address`, alone (chapter 02 section 2.1).
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let open = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(4096)?;

@@ -70,7 +70,13 @@ struct Inner {
 impl Registry {
     pub(super) fn new(replica_count: u8) -> Self {
         let links = (0..replica_count).map(|_| None).collect();
-        Self { inner: Mutex::new(Inner { links, generation: 0, closing: false }) }
+        Self {
+            inner: Mutex::new(Inner {
+                links,
+                generation: 0,
+                closing: false,
+            }),
+        }
     }
 
     /// Registers a connection that finished its handshake. `None`: another one stays.
@@ -106,8 +112,12 @@ impl Registry {
     /// Removes `link` unless a successor took its place. True when the peer is unreachable now.
     pub(super) fn deregister(&self, peer: ReplicaId, link: &Link) -> bool {
         let mut inner = self.inner.lock();
-        let Some(slot) = inner.links.get_mut(usize::from(peer.0)) else { return false };
-        let current = slot.as_ref().is_some_and(|slot| slot.generation == link.generation);
+        let Some(slot) = inner.links.get_mut(usize::from(peer.0)) else {
+            return false;
+        };
+        let current = slot
+            .as_ref()
+            .is_some_and(|slot| slot.generation == link.generation);
         if current {
             *slot = None;
         }
@@ -116,13 +126,19 @@ impl Registry {
 
     /// True while a link to `peer` is registered.
     pub(super) fn is_linked(&self, peer: ReplicaId) -> bool {
-        self.inner.lock().links.get(usize::from(peer.0)).is_some_and(Option::is_some)
+        self.inner
+            .lock()
+            .links
+            .get(usize::from(peer.0))
+            .is_some_and(Option::is_some)
     }
 
     /// Queues a frame without waiting.
     pub(super) fn send(&self, to: ReplicaId, message: Message) -> Sent {
         let inner = self.inner.lock();
-        let Some(Some(link)) = inner.links.get(usize::from(to.0)) else { return Sent::NoLink };
+        let Some(Some(link)) = inner.links.get(usize::from(to.0)) else {
+            return Sent::NoLink;
+        };
         match link.queue.try_send(message) {
             Ok(()) => Sent::Queued,
             Err(TrySendError::Full(_)) => Sent::Full,

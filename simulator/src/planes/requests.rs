@@ -14,7 +14,7 @@ use biplane_wire::{
 
 use super::{PlanesNode, ROOT};
 use crate::bare::cluster;
-use crate::machine::{Answer, Call, Effect, PollCall, PollFrom};
+use crate::machine::{Answer, Call, Directory, Effect, PollCall, PollFrom};
 
 /// A request of a session, taken apart.
 struct Request {
@@ -45,12 +45,26 @@ impl PlanesNode {
                     self.write_partition(token, &request, out);
                 }
             }
+            Call::Directory => {
+                let answer = Answer::Directory(self.directory());
+                out.push(Effect::Answer { token, answer });
+            }
             Call::Poll { group, query } => self.poll(token, group, query),
         }
     }
 
     fn user(&self) -> u32 {
         self.metadata.state().users().by_name(ROOT).map_or(0, |user| user.id)
+    }
+
+    /// What a client reads of the topology.
+    fn directory(&self) -> Directory {
+        let state = self.metadata.state();
+        let keys = state.topology().filter_map(|spec| spec.group.unpack());
+        Directory {
+            streams: state.streams().by_id().keys().copied().collect(),
+            partitions: keys.collect(),
+        }
     }
 
     fn write_metadata(&mut self, token: u64, request: &Request, out: &mut Vec<Effect>) {

@@ -19,6 +19,17 @@ impl PlanesNode {
         for spec in specs {
             self.open_partition(&spec, false, disk);
         }
+        self.remember();
+    }
+
+    /// Remembers what metadata says, for the oracles: they ask after every step.
+    fn remember(&mut self) {
+        let specs = self.metadata.state().topology();
+        let known = |spec: PartitionSpec| {
+            let facts = facts_of(&spec)?;
+            Some((spec.group, Known { settings: spec.settings, facts }))
+        };
+        self.known = specs.filter_map(known).collect();
     }
 
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool, disk: &dyn DiskView) {
@@ -44,6 +55,7 @@ impl PlanesNode {
             }
             TopologyChange::Replaced => self.reconcile(disk),
         }
+        self.remember();
     }
 
     fn update(&mut self, concerned: impl Fn(&PartitionSpec) -> bool) {
@@ -80,17 +92,13 @@ impl PlanesNode {
         }
     }
 
-    fn settings(&self, group: GroupId) -> Option<PartitionSpec> {
-        self.metadata.state().topology().find(|spec| spec.group == group)
-    }
-
     pub(super) fn policy(&self, group: GroupId, operation: Operation) -> Durability {
         if group.is_metadata() {
             return Durability::Disk;
         }
-        let policy = self.settings(group).map(|spec| match operation {
-            Operation::SendMessages => spec.settings.durability,
-            _ => spec.settings.consumer_offset_durability,
+        let policy = self.known.get(&group).map(|known| match operation {
+            Operation::SendMessages => known.settings.durability,
+            _ => known.settings.consumer_offset_durability,
         });
         match policy {
             Some(TopicDurability::Persisted) => Durability::Disk,
@@ -99,26 +107,40 @@ impl PlanesNode {
     }
 
     pub(super) fn group_facts(&self, group: GroupId) -> Option<GroupFacts> {
-        let path = |text: &str| DiskPath::new(text).ok();
         if group.is_metadata() {
-            return Some(GroupFacts {
-                incarnation: 0,
-                superblock: path("metadata")?,
-                prepare_log: Some((path("metadata/journal.wal")?, 0)),
-            });
+            return Some(self.metadata_facts.clone());
         }
-        let spec = self.settings(group)?;
-        let key = group.unpack()?;
-        let (stream, topic, partition) = (key.stream, key.topic, key.partition);
-        let dir = format!("streams/{stream}/topics/{topic}/partitions/{partition}");
-        let revision = spec.created_revision;
-        let log = path(&format!("{dir}/prepares-{revision}/prepares.wal"))?;
-        Some(GroupFacts {
-            incarnation: revision,
-            superblock: path(&dir)?,
-            prepare_log: Some((log, 8)),
-        })
+        self.known.get(&group).map(|known| known.facts.clone())
     }
+}
+
+/// What oracles ask about a partition.
+pub(super) struct Known {
+    settings: TopicSettings,
+    facts: GroupFacts,
+}
+
+/// Where the metadata group keeps its promises.
+pub(super) fn metadata_facts() -> GroupFacts {
+    let path = |text: &str| DiskPath::new(text).expect("letters and dots");
+    GroupFacts {
+        incarnation: 0,
+        superblock: path("metadata"),
+        prepare_log: Some((path("metadata/journal.wal"), 0)),
+    }
+}
+
+fn facts_of(spec: &PartitionSpec) -> Option<GroupFacts> {
+    let key = spec.group.unpack()?;
+    let (stream, topic, partition) = (key.stream, key.topic, key.partition);
+    let dir = format!("streams/{stream}/topics/{topic}/partitions/{partition}");
+    let revision = spec.created_revision;
+    let log = DiskPath::new(&format!("{dir}/prepares-{revision}/prepares.wal")).ok()?;
+    Some(GroupFacts {
+        incarnation: revision,
+        superblock: DiskPath::new(&dir).ok()?,
+        prepare_log: Some((log, 8)),
+    })
 }
 
 fn group_spec(spec: &PartitionSpec, is_new: bool) -> GroupSpec {

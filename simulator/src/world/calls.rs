@@ -4,6 +4,7 @@ use biplane_wire::{GroupId, Operation, ReplyHeader};
 
 use super::{Event, World};
 use crate::client::Action;
+use crate::options::MachineKind;
 use crate::machine::{Answer, Call, Cause};
 use crate::oracle::acknowledged::Acknowledgement;
 use crate::oracle::GroupKey;
@@ -89,29 +90,36 @@ impl World {
 
     /// Success names an op: the canonical log must hold the request there.
     fn judge_answer(&mut self, node: u8, token: u64, answer: &Answer) {
-        let Answer::Replied { code: 0, message } = answer else {
-            return;
-        };
-        let header: &ReplyHeader = message.header();
         let Some(group) = self.calls.get(&token).and_then(|call| call.group) else {
             return;
         };
-        let duplicate = header.operation_byte() == Operation::SendMessages.as_u8()
-            && message.body().is_empty()
-            && self.options.machine == crate::options::MachineKind::Planes;
-        let facts = self.nodes[usize::from(node)]
-            .machine
-            .as_ref()
-            .and_then(|machine| machine.facts(group));
-        if let (Some(facts), false) = (facts, duplicate) {
-            let key = GroupKey { group, incarnation: facts.incarnation };
-            let what =
-                Acknowledgement { client: header.client(), request: header.request() };
-            let committed = &self.oracles.committed;
-            let judged =
-                self.oracles.acknowledged.answer(node, key, header.op(), what, committed);
-            self.judge(judged);
-        }
+        let machine = self.nodes[usize::from(node)].machine.as_ref();
+        let Some(facts) = machine.and_then(|machine| machine.facts(group)) else {
+            return;
+        };
+        let key = GroupKey { group, incarnation: facts.incarnation };
+        let judged = match answer {
+            Answer::Replied { message, .. } => {
+                let header: &ReplyHeader = message.header();
+                let operation = header.operation_byte();
+                let planes = self.options.machine == MachineKind::Planes;
+                // A repetition that a partition recognised is answered without its op.
+                let sent = operation == Operation::SendMessages.as_u8();
+                let repeated = sent && message.body().is_empty() || !sent;
+                if planes && !group.is_metadata() && repeated {
+                    return;
+                }
+                let what =
+                    Acknowledgement { client: header.client(), request: header.request() };
+                let committed = &self.oracles.committed;
+                self.oracles.acknowledged.answer(node, key, header.op(), what, committed)
+            }
+            Answer::Polled { status: 0, body } => {
+                self.oracles.messages.polled(node, key, body)
+            }
+            _ => return,
+        };
+        self.judge(judged);
     }
 
     /// No answer will come: the client finds out by waiting.

@@ -14,6 +14,7 @@ use crate::machine::{Cause, Effect, Machine};
 use crate::network::{Packet, Payload};
 use crate::options::{MachineKind, Options};
 use crate::oracle::{Look, show_group};
+use crate::planes::{PlanesConfig, PlanesNode};
 use crate::prng::{Prng, Streams};
 use crate::time::{Clock, Nanos};
 
@@ -364,12 +365,23 @@ fn open(
     options: &Options,
     node: u8,
     seed: u64,
-    _wall_micros: u64,
+    wall_micros: u64,
     disk: &VirtualDisk,
     out: &mut Vec<Effect>,
 ) -> Result<Box<dyn Machine>, String> {
     match options.machine {
-        MachineKind::Bare | MachineKind::Planes => {
+        MachineKind::Planes => {
+            let config = PlanesConfig {
+                replica: node,
+                replica_count: options.replicas,
+                timers: options.timers,
+                tiny_limits: options.tiny_limits,
+                seed,
+                wall_micros,
+            };
+            Ok(Box::new(PlanesNode::open(&config, disk, out)?))
+        }
+        MachineKind::Bare => {
             let config = BareConfig {
                 replica: node,
                 replica_count: options.replicas,

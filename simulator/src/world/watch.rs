@@ -91,6 +91,7 @@ impl World {
             let first = self.oracles.committed.commit(node, found.key, message)?;
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
+                self.oracles.messages.committed(found.key, message)?;
                 let header: &PrepareHeader = message.header();
                 let policy = self.nodes[usize::from(node)]
                     .machine

@@ -40,7 +40,7 @@ impl Puller {
                 .copied()
         });
         if let Some(entry) = blamed {
-            self.verified.retain(|verified| *verified != entry);
+            self.verified.remove(&entry);
             out.push(PullOutput::Discard { entry });
         }
         self.failed = self.attempt.as_ref().map(|attempt| attempt.peer);
@@ -59,6 +59,7 @@ impl Puller {
         );
         self.failures = 0;
         self.failed = None;
+        self.owed = false;
         self.verified.clear();
         let peer = self.attempt.as_ref().map(|attempt| attempt.peer);
         self.end(Ended::Installed, peer, out);
@@ -78,13 +79,17 @@ impl Puller {
         self.discard_verified(out);
         match self.config.plane {
             PlaneKind::Metadata => self.end(Ended::Failed, None, out),
-            PlaneKind::Partition => self.rest(Charge::Failure, Ended::Failed, out),
+            PlaneKind::Partition => {
+                self.owed = true;
+                self.rest(Charge::Failure, Ended::Failed, out);
+            }
         }
     }
 
     /// Gives up: the probe of a boot ran out, the group is closed, or its data was purged.
     pub fn cancel(&mut self, out: &mut Vec<PullOutput>) {
         self.rearm = None;
+        self.owed = false;
         let active = self.stage != Stage::Idle;
         self.discard_partial(out);
         self.discard_verified(out);
@@ -180,7 +185,8 @@ impl Puller {
     }
 
     /// Counts the pause of a partition down and starts its next attempt, unless repair closed
-    /// the gap meanwhile.
+    /// the gap meanwhile. After an install that removed old segments and failed, repair can close
+    /// the gap of ops, but it does not bring the messages back.
     pub(super) fn count_down(
         &mut self,
         view: &PullView,
@@ -188,7 +194,7 @@ impl Puller {
         out: &mut Vec<PullOutput>,
     ) {
         let Some(left) = self.rearm else { return };
-        if view.commit_min >= view.commit_max {
+        if view.commit_min >= view.commit_max && !self.owed {
             self.rearm = None;
             self.failures = 0;
             return self.discard_verified(out);
@@ -249,7 +255,7 @@ impl Puller {
     fn discard_verified(&mut self, out: &mut Vec<PullOutput>) {
         out.extend(
             self.verified
-                .drain(..)
+                .drain()
                 .map(|entry| PullOutput::Discard { entry }),
         );
     }

@@ -124,7 +124,7 @@ impl Replica {
             }
             return Err(Ignored::Unchained);
         }
-        match self.identity_at(below) {
+        match self.certain_identity(below) {
             Some(identity) if !chains(header, identity) => Err(Ignored::Unchained),
             _ => Ok(()),
         }
@@ -156,19 +156,17 @@ impl Replica {
             Some(named) if !is_same(named, header) => return Err(Ignored::Differs),
             Some(_) => {}
             None => {
-                let above = self.log.header(op.next());
-                let is_named_above = above.map(|child| chains(child, identity));
-                let is_certain = self.certain_above(op).is_some();
-                if is_named_above == Some(false) && is_certain {
+                let above = self.certain_above(op).map(|above| chains(above, identity));
+                if above == Some(false) {
                     return Err(Ignored::Unchained);
                 }
-                let below = op.previous().and_then(|below| self.identity_at(below));
-                if below.is_none() && is_named_above != Some(true) {
+                let below = op.previous().and_then(|below| self.certain_identity(below));
+                if above.is_none() && below.is_none() {
                     return Err(Ignored::Gap);
                 }
             }
         }
-        if self.log.contains(op) {
+        if self.log.held(op).is_some() {
             // A leftover of an older view stands here, and the view has something else.
             self.cut(op, cx);
         }

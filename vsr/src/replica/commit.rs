@@ -134,7 +134,7 @@ impl Replica {
         if !stays {
             self.cut(above, cx);
             // Without an adopted log that reaches higher, the log now ends where it was cut.
-            if self.named(self.op_head).is_none() && !self.log.contains(self.op_head) {
+            if self.named(self.op_head).is_none() && self.log.held(self.op_head).is_none() {
                 self.op_head = self.log.top().unwrap_or_default().max(self.commit_min);
             }
         }
@@ -142,7 +142,7 @@ impl Replica {
 
     /// The head follows what was journaled directly above it.
     pub(crate) fn extend_head(&mut self) {
-        while self.log.contains(self.op_head.next()) {
+        while self.log.held(self.op_head.next()).is_some() {
             self.op_head = self.op_head.next();
         }
     }

@@ -102,7 +102,7 @@ impl Replica {
         }
         // What could not be read may have been acknowledged, and still cannot be denied.
         for op in damaged {
-            if !self.log.contains(op) {
+            if self.log.held(op).is_none() {
                 self.log.insert_damaged(op);
             }
         }
@@ -170,7 +170,8 @@ impl Replica {
         let mut lowest_wrong = None;
         let mut op = self.log.top().unwrap_or_default().min(self.op_target());
         while op > self.commit_min {
-            let is_right = self.log.header(op).and_then(|held| match self.named(op) {
+            let held = self.log.held(op).map(Held::header);
+            let is_right = held.and_then(|held| match self.named(op) {
                 Some(named) => Some(is_same(held, named)),
                 // The entry above was judged before this one, so its trust is final.
                 None => {
@@ -283,7 +284,7 @@ impl Replica {
             }
             at = Op(at.0 - 1);
         }
-        if at > self.commit_min && !self.log.is_verified(at) && self.log.contains(at) {
+        if at > self.commit_min && !self.log.is_verified(at) && self.log.held(at).is_some() {
             self.verify(at);
             self.spread_trust(at);
         }
@@ -310,6 +311,12 @@ impl Replica {
         }
         let held = self.log.held(below)?;
         (held.trust == Trust::Verified).then(|| held.checksum())
+    }
+
+    /// Identity of the prepare of `op`, when it is certain.
+    pub(crate) fn certain_identity(&self, op: Op) -> Option<Checksum> {
+        let named = self.named(op).map(|named| named.frame.checksum());
+        named.or_else(|| self.certain_below(op.next()))
     }
 
     /// The header directly above `op`, when it is certain.

@@ -195,10 +195,7 @@ impl Replica {
                 return Ok(Verdict::Held);
             }
         }
-        let above = self.certain_above(op);
-        let contradicts = above.is_some_and(|above| !chains(above, header.frame.checksum()));
-        let below = self.certain_below(op);
-        if contradicts || below.is_some_and(|below| !chains(header, below)) {
+        if self.contradicts_neighbours(header) {
             return Err(IngestRefusal::Unchained);
         }
         if self.is_certain(header) {
@@ -216,6 +213,14 @@ impl Replica {
             return Err(IngestRefusal::Unchained);
         }
         Ok(Verdict::Enter(Trust::Offered))
+    }
+
+    fn contradicts_neighbours(&self, header: &PrepareHeader) -> bool {
+        let identity = header.frame.checksum();
+        let above = self.certain_above(header.op());
+        let below = self.certain_below(header.op());
+        above.is_some_and(|above| !chains(above, identity))
+            || below.is_some_and(|below| !chains(header, below))
     }
 
     /// Whether a prepare that contradicts nothing is proven to be of this view's log.
@@ -238,7 +243,7 @@ impl Replica {
         cx: &mut Context<'_, P>,
     ) -> Ingest {
         let op = prepare.header::<PrepareHeader>().op();
-        if self.log.contains(op) {
+        if self.log.held(op).is_some() {
             self.cut(op, cx);
         }
         if let Err(reason) = cx.plane.accept(&prepare, Source::Repair) {
@@ -260,6 +265,9 @@ impl Replica {
             return;
         }
         let header = *held.header();
+        if self.contradicts_neighbours(&header) {
+            return;
+        }
         let is_certain = self.is_certain(&header);
         if !is_certain && op > self.commit_max {
             return;

@@ -66,13 +66,13 @@ impl Replica {
         if self.log.is_damaged(op) {
             return SILENCE;
         }
+        // Also at the elect: without the name, a vote of an older log view that holds this very
+        // prepare would count as a denial of it.
         if let Some(header) = self.adoption.as_ref().and_then(|adoption| adoption.at(op)) {
-            if !self.is_primary_by_index() {
-                return VoteEntry {
-                    header: Some(*header),
-                    ..SILENCE
-                };
-            }
+            return VoteEntry {
+                header: Some(*header),
+                ..SILENCE
+            };
         }
         VoteEntry {
             nack: op > self.commit_announced(),

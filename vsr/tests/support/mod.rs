@@ -279,7 +279,11 @@ impl Cluster {
         let target = &mut self.nodes[usize::from(node)];
         let replica = target.replica.as_mut()?;
         let mut out = Vec::new();
+        let named = format!("{prepare:?} {:04x}", frames::identity(&prepare).0 & 0xffff);
         let outcome = replica.ingest_repaired(prepare, &mut target.plane, &mut out);
+        if self.trace {
+            println!("{} node {node} repairs {named}: {outcome:?}", self.ticks);
+        }
         self.after(node, out);
         Some(outcome)
     }

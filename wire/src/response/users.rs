@@ -50,7 +50,7 @@ pub struct UserDetails<'a> {
 impl<'a> Codec<'a> for UserDetails<'a> {
     fn read(cursor: &mut Cursor<'a>, _field: &'static str) -> Result<Self, DecodeError> {
         let user = UserRecord::read(cursor, "user")?;
-        let permissions = if u8::read(cursor, "has permissions")? == 1 {
+        let permissions = if bool::read(cursor, "has permissions")? {
             Some(PermissionsBlock::parse(cursor.sub("permissions")?.rest())?)
         } else {
             cursor.array::<3>("no permissions")?;
@@ -82,11 +82,26 @@ body! {
     }
 }
 
-body! {
-    /// CreatePersonalAccessToken (42): the raw token, which exists nowhere else.
-    #[derive(Copy, Eq)]
-    pub struct RawPersonalAccessToken<'a> {
-        /// The token text.
-        token: Text8<'a>,
+/// CreatePersonalAccessToken (42): the raw token, which exists nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawPersonalAccessToken<'a> {
+    /// The token text, never empty. Its type keeps it out of logs.
+    pub token: Text8<'a>,
+}
+
+impl<'a> Codec<'a> for RawPersonalAccessToken<'a> {
+    fn read(cursor: &mut Cursor<'a>, _field: &'static str) -> Result<Self, DecodeError> {
+        let token = Text8::read(cursor, "token")?;
+        if token.as_str().is_empty() {
+            return Err(DecodeError::Length {
+                field: "token",
+                length: 0,
+            });
+        }
+        Ok(Self { token })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.token.write(out);
     }
 }

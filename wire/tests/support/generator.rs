@@ -1,4 +1,5 @@
 //! Random bodies from templates, and random damage to them.
+#![allow(dead_code)] // Each test binary uses a part of this.
 
 /// A small seeded generator (xorshift).
 pub(crate) struct Generator(u64);
@@ -29,8 +30,14 @@ impl Generator {
     fn text(&mut self, min: usize) -> Vec<u8> {
         let length = min + self.below(12);
         let letters = "aZ0-_.äß".as_bytes();
-        let all: Vec<char> = std::str::from_utf8(letters).expect("text").chars().collect();
-        (0..length).map(|_| all[self.below(all.len())]).collect::<String>().into_bytes()
+        let all: Vec<char> = std::str::from_utf8(letters)
+            .expect("text")
+            .chars()
+            .collect();
+        (0..length)
+            .map(|_| all[self.below(all.len())])
+            .collect::<String>()
+            .into_bytes()
     }
 
     fn name(&mut self, out: &mut Vec<u8>) {
@@ -55,7 +62,14 @@ impl Generator {
             let mut key = self.text(1);
             key.push(b'0' + index as u8);
             let mut value = self.text(1);
-            let kinds = [(1, value.len()), (2, value.len()), (3, 1), (11, 4), (12, 8), (77, 3)];
+            let kinds = [
+                (1, value.len()),
+                (2, value.len()),
+                (3, 1),
+                (11, 4),
+                (12, 8),
+                (77, 3),
+            ];
             let (kind, length) = kinds[self.below(kinds.len())];
             value.resize(length, 1);
             for (kind, data) in [(2, key), (kind, value)] {
@@ -68,7 +82,11 @@ impl Generator {
     }
 
     fn flags(&mut self, count: usize, out: &mut Vec<u8>) {
-        out.extend((0..count).map(|_| (self.next() >> 9) as u8 & 1).collect::<Vec<_>>());
+        out.extend(
+            (0..count)
+                .map(|_| (self.next() >> 9) as u8 & 1)
+                .collect::<Vec<_>>(),
+        );
     }
 
     fn permissions(&mut self) -> Vec<u8> {

@@ -1,0 +1,273 @@
+//! What clients ask of the planes: sessions, topology, messages, positions, polls.
+//!
+//! Every message carries an id of its own (client, serial), so that a reader's view names the
+//! writer. Ids of streams and topics are learned from a node, as clients of the server do, and
+//! may be stale: that is part of the load.
+
+use biplane_wire::request::{
+    CreateStream, CreateTopic, PartitionsRequest, StoreConsumerOffset, StreamRequest, TopicRequest,
+};
+use biplane_wire::{
+    AckLevel, BatchBuilder, ClientId, Codec as _, Consumer, ConsumerKind, GroupId, Identifier,
+    Name, Operation, OptionalPartition, Options as TlvOptions, PartitionKey, Partitioning,
+    SendMessages, SendMetadata, TlvBuilder, TlvKind,
+};
+
+use super::{Step, Workload, client_id};
+use crate::machine::{Answer, Call, Directory, PollCall, PollFrom};
+use crate::options::Options;
+use crate::prng::Prng;
+
+/// Streams at most, without churn.
+const STREAMS: usize = 2;
+/// Requests between two looks at the directory.
+const DIRECTORY_EVERY: u64 = 15;
+
+/// The user of every client.
+const ROOT_ID: u32 = 0;
+
+/// A client of the planes.
+#[derive(Debug)]
+pub struct PlanesWorkload {
+    client: ClientId,
+    session: Option<u64>,
+    request: u64,
+    message: u64,
+    directory: Directory,
+    directory_at: Option<u64>,
+    calls: u64,
+    partitions: u32,
+    churn: bool,
+    names: u64,
+}
+
+impl PlanesWorkload {
+    /// The workload of the client with this number.
+    #[must_use]
+    pub fn new(index: u32, options: &Options) -> Self {
+        Self {
+            client: client_id(index),
+            session: None,
+            request: 0,
+            message: 0,
+            directory: Directory::default(),
+            directory_at: None,
+            calls: 0,
+            partitions: options.partitions,
+            churn: options.churn,
+            names: u64::from(index) << 32,
+        }
+    }
+
+    fn register(&self) -> Call {
+        Call::Register { client: self.client, user_id: ROOT_ID }
+    }
+
+    fn request(&mut self, group: GroupId, operation: Operation, body: Vec<u8>) -> Call {
+        self.request += 1;
+        let (client, request) = (self.client, self.request);
+        let session = self.session.unwrap_or(0);
+        Call::Request { group, client, session, request, operation, body }
+    }
+
+    fn metadata(&mut self, operation: Operation, body: Vec<u8>) -> Call {
+        self.request(GroupId::METADATA, operation, body)
+    }
+
+    /// A name; some are used again on purpose.
+    fn name(&mut self, prng: &mut Prng, kind: char) -> String {
+        if prng.chance(500_000) {
+            return format!("{kind}{}", prng.below(4));
+        }
+        self.names += 1;
+        format!("{kind}-{:x}", self.names)
+    }
+
+    fn create_stream(&mut self, prng: &mut Prng) -> Call {
+        let name = self.name(prng, 's');
+        let name = Name::new(&name).expect("a short name");
+        let body = CreateStream { name, options: TlvOptions::EMPTY }.encode();
+        self.metadata(Operation::CreateStream, body)
+    }
+
+    fn create_topic(&mut self, stream: u32, prng: &mut Prng) -> Call {
+        let name = self.name(prng, 't');
+        let mut options = TlvBuilder::default();
+        let policy = |prng: &mut Prng| -> &'static [u8] {
+            if prng.chance(500_000) { b"persisted" } else { b"replicated" }
+        };
+        options.option("durability", TlvKind::STRING, policy(prng));
+        options.option("consumer_offset_durability", TlvKind::STRING, policy(prng));
+        if prng.chance(500_000) {
+            let count = prng.between(1, 8) as u32;
+            let bytes = count.to_le_bytes();
+            options.option("messages_required_to_save", TlvKind::U32, &bytes);
+        }
+        let options = options.into_bytes();
+        let body = CreateTopic {
+            stream: Identifier::Numeric(stream),
+            partitions: prng.between(1, u64::from(self.partitions)) as u32,
+            name: Name::new(&name).expect("a short name"),
+            options: TlvOptions::parse(&options).expect("options built here"),
+        };
+        let body = body.encode();
+        self.metadata(Operation::CreateTopic, body)
+    }
+
+    fn send(&mut self, key: PartitionKey, prng: &mut Prng) -> Call {
+        let mut batch = BatchBuilder::new();
+        let count = 1 + prng.exponential(3).min(16);
+        for _ in 0..count {
+            self.message += 1;
+            let id = self.client.0 << 64 | u128::from(self.message);
+            let mut payload = vec![0; 16 + prng.exponential(60) as usize];
+            payload[..16].copy_from_slice(&id.to_le_bytes());
+            batch.push(id, 1 + self.message, &payload, &[]).expect("a small batch");
+        }
+        let metadata = SendMetadata {
+            stream: Identifier::Numeric(key.stream),
+            topic: Identifier::Numeric(key.topic),
+            partitioning: Partitioning::PartitionId(key.partition),
+            messages_count: count as u32,
+        };
+        let batch = batch.finish().expect("a small batch");
+        let body = SendMessages::encode(&metadata, &batch);
+        let group = group_of(key);
+        self.request(group, Operation::SendMessages, body)
+    }
+
+    fn store(&mut self, key: PartitionKey, prng: &mut Prng) -> Call {
+        let body = StoreConsumerOffset {
+            consumer: Consumer {
+                kind: ConsumerKind::Consumer,
+                id: Identifier::Numeric(1 + prng.below(3) as u32),
+            },
+            stream: Identifier::Numeric(key.stream),
+            topic: Identifier::Numeric(key.topic),
+            partition: OptionalPartition(Some(key.partition)),
+            offset: prng.below(1 + self.message * 2),
+            ack: AckLevel::Quorum,
+        };
+        let body = body.encode();
+        self.request(group_of(key), Operation::StoreConsumerOffset, body)
+    }
+
+    fn poll(&self, key: PartitionKey, prng: &mut Prng) -> Call {
+        let from = match prng.below(4) {
+            0 => PollFrom::Offset(prng.below(1 + self.message * 2)),
+            1 => PollFrom::First,
+            2 => PollFrom::Last,
+            _ => PollFrom::Next,
+        };
+        let query = PollCall {
+            consumer: 1 + prng.below(3) as u32,
+            from,
+            count: 1 + prng.exponential(10) as u32,
+            auto_commit: prng.chance(200_000),
+            primary_only: prng.chance(200_000),
+        };
+        Call::Poll { group: group_of(key), query }
+    }
+
+    fn administer(&mut self, prng: &mut Prng) -> Call {
+        let streams = self.directory.streams.clone();
+        let Some(&stream) = prng.pick(&streams) else {
+            return self.create_stream(prng);
+        };
+        let topics: Vec<PartitionKey> = self.directory.partitions.clone();
+        let some = prng.pick(&topics).copied();
+        let id = Identifier::Numeric;
+        match (prng.below(if self.churn { 8 } else { 3 }), some) {
+            (0, _) if streams.len() < STREAMS || self.churn => self.create_stream(prng),
+            (1, Some(key)) => {
+                let (stream, topic) = (id(key.stream), id(key.topic));
+                let body = PartitionsRequest { stream, topic, count: 1 }.encode();
+                self.metadata(Operation::CreatePartitions, body)
+            }
+            (3, Some(key)) => {
+                let (stream, topic) = (id(key.stream), id(key.topic));
+                let body = PartitionsRequest { stream, topic, count: 1 }.encode();
+                self.metadata(Operation::DeletePartitions, body)
+            }
+            (4, Some(key)) => {
+                let (stream, topic) = (id(key.stream), id(key.topic));
+                let body = TopicRequest { stream, topic }.encode();
+                self.metadata(Operation::DeleteTopic, body)
+            }
+            (5, _) => {
+                let body = StreamRequest { stream: id(stream) }.encode();
+                self.metadata(Operation::DeleteStream, body)
+            }
+            _ => self.create_topic(stream, prng),
+        }
+    }
+}
+
+fn group_of(key: PartitionKey) -> GroupId {
+    GroupId::partition(key.stream, key.topic, key.partition).expect("small ids")
+}
+
+impl Workload for PlanesWorkload {
+    fn next(&mut self, prng: &mut Prng) -> Call {
+        self.calls += 1;
+        if self.session.is_none() {
+            return self.register();
+        }
+        let stale = self.directory_at.is_none_or(|at| self.calls - at >= DIRECTORY_EVERY);
+        if stale {
+            return Call::Directory;
+        }
+        let partitions = self.directory.partitions.clone();
+        let Some(&key) = prng.pick(&partitions) else {
+            self.directory_at = None;
+            return self.administer(prng);
+        };
+        let administer = if self.churn { 15 } else { 3 };
+        match prng.weighted(&[60, 10, 25, administer]) {
+            0 => self.send(key, prng),
+            1 => self.store(key, prng),
+            2 => self.poll(key, prng),
+            _ => {
+                self.directory_at = None;
+                self.administer(prng)
+            }
+        }
+    }
+
+    fn outcome(&mut self, call: &Call, answer: &Answer) -> Step {
+        match answer {
+            Answer::Registered { session, .. } => {
+                self.session = Some(*session);
+                Step::Done
+            }
+            Answer::Directory(directory) => {
+                self.directory = directory.clone();
+                self.directory_at = Some(self.calls);
+                Step::Done
+            }
+            Answer::Evicted(_) | Answer::LoggedOut => {
+                self.session = None;
+                Step::Done
+            }
+            Answer::Transient { .. } if matches!(call, Call::Request { group, .. }
+                if !self.knows(*group)) =>
+            {
+                // The partition may be gone for good.
+                Step::Done
+            }
+            Answer::Transient { .. } => {
+                self.directory_at = None;
+                Step::Retry
+            }
+            Answer::Refused(_) | Answer::Replied { .. } | Answer::Polled { .. } => Step::Done,
+        }
+    }
+}
+
+impl PlanesWorkload {
+    /// Whether the group exists as far as this client can tell; it cannot when topics come and
+    /// go.
+    fn knows(&self, group: GroupId) -> bool {
+        !self.churn || group.is_metadata()
+    }
+}
