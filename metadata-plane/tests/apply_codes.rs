@@ -257,6 +257,10 @@ fn users() {
     rejects(Op::ChangePassword, &change_password(&id(1), "", ""), 42);
     rejects(Op::UpdatePermissions, &update_permissions(&id(9), None), 20);
     rejects(Op::UpdatePermissions, &update_permissions(&id(0), None), 49);
+}
+
+#[test]
+fn root_may_be_renamed_and_status_bytes_without_meaning_are_ignored() {
     let mut state = furnished();
     let before = state.clone();
     assert_eq!(
@@ -320,6 +324,10 @@ fn tokens() {
         &delete_token(9, "ci", true),
         20,
     );
+}
+
+#[test]
+fn tokens_expire_and_outlive_their_users() {
     let mut state = furnished();
     let before = state.clone();
     assert_eq!(
@@ -529,7 +537,18 @@ fn granted_permissions_open_exactly_their_operations() {
         apply_at(&mut state, Op::PurgeStream, &id(1), 1, TS).code(),
         41
     );
-    // Permissions outlive what they name: a new stream 0 inherits them.
+}
+
+#[test]
+fn permissions_outlive_what_they_name() {
+    let mut state = furnished();
+    let mut block = global_permissions(&[]);
+    block.pop();
+    block.extend([
+        1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0,
+    ]);
+    let body = update_permissions(&id(1), Some(&block));
+    assert_eq!(code(&mut state, Op::UpdatePermissions, &body), 0);
     assert_eq!(code(&mut state, Op::DeleteStream, &id(0)), 0);
     assert_eq!(code(&mut state, Op::CreateStream, &name("new")), 0);
     assert_eq!(

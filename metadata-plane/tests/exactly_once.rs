@@ -49,6 +49,7 @@ impl Worker {
             number,
             operation,
             body,
+            in_flight: Vec::new(),
         }
     }
 
@@ -187,7 +188,7 @@ fn check(cluster: &mut Cluster, workers: &[Worker]) {
 #[test]
 fn acknowledged_requests_survive_crashes_partitions_and_loss() {
     let first = seed(41);
-    let done: u64 = (0..6).map(|round| run(first + round, 3_000)).sum();
+    let done: u64 = (0..3).map(|round| run(first + round, 2_000)).sum();
     println!("{done} requests were acknowledged");
     assert!(done > 200, "the clusters were mostly able to work: {done}");
 }

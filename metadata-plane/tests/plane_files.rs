@@ -276,3 +276,22 @@ fn state_of_a_stopped_node_is_what_its_log_says() {
     let state: MetadataState = opened.expect("opens").0.state().clone();
     assert_eq!(state, expected);
 }
+
+#[test]
+fn committed_prepare_that_does_not_decode_refuses_the_boot() {
+    use biplane_wire::{GroupId, PrepareHeader, prepare};
+    let mut header = PrepareHeader::new(Command::Prepare);
+    header.frame.set_cluster(ClusterId(0xB1B1));
+    header.set_group(GroupId::METADATA);
+    header.set_op(Op(1));
+    header.set_operation(Operation::CreateStream);
+    header.set_timestamp(5);
+    let message = prepare::build_with_body(header, &[0]);
+    let mut disk = MemoryDisk::new();
+    disk.put(&path("metadata/journal.wal"), &message.to_vec());
+    let opened = MetadataPlane::open(config(), &disk, 1).map(|_| ());
+    assert!(
+        matches!(opened, Err(OpenError::Undecodable { op: 1, .. })),
+        "{opened:?}"
+    );
+}

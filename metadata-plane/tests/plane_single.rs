@@ -2,7 +2,7 @@
 
 mod support;
 
-use biplane_metadata_plane::io::{LogoutOutcome, Outcome, RegisterOutcome};
+use biplane_metadata_plane::io::{Input, LogoutOutcome, Outcome, RegisterOutcome};
 use biplane_metadata_plane::state::topology::TopologyChange;
 use biplane_wire::{ClientId, ErrorCode, EvictionReason, Identifier, Op, Operation, ReplyHeader};
 use support::bodies::{create_group, create_topic, group, name, truncate};
@@ -214,7 +214,7 @@ fn disconnect_with_a_request_in_hand_is_made_up_for() {
     let token = cluster.token();
     cluster.input(
         0,
-        biplane_metadata_plane::io::Input::Logout {
+        Input::Logout {
             token,
             client: client.id,
             session: client.session,
@@ -287,4 +287,144 @@ fn long_log_is_checkpointed_and_the_node_opens_on_the_snapshot() {
     // The newest reply of the session is in the snapshot or in the log behind it.
     assert_eq!(client.next, number + 1);
     assert_eq!(cluster.commit(0, &request), 0);
+}
+
+#[test]
+fn creation_of_a_token_is_not_replayed() {
+    let (mut cluster, mut client) = cluster_with_client();
+    let body = [name("ci"), vec![0; 8]].concat();
+    let request = client.request(Operation::CreatePersonalAccessToken, body);
+    let Answer::Reply(message, Outcome::Committed { code: 0, .. }) = cluster.call(0, &request)
+    else {
+        panic!("no reply");
+    };
+    let spliced = biplane_metadata_plane::reply::splice_token(&message, &"x".repeat(68));
+    assert_eq!(spliced.body().len(), 73);
+    assert_eq!(spliced.body()[..5], [0, 0, 0, 0, 68]);
+    assert_eq!(spliced.header::<ReplyHeader>().op(), Op(2));
+    let answer = cluster.call(0, &request);
+    let exists = ErrorCode::PersonalAccessTokenAlreadyExists;
+    assert!(matches!(answer, Answer::Reply(_, Outcome::Refused(code)) if code == exists));
+}
+
+#[test]
+fn expired_tokens_are_cleaned_up() {
+    let (mut cluster, mut client) = cluster_with_client();
+    for (token, lifetime) in [("short", 50_000_u64), ("longer", 300_000), ("ever", 0)] {
+        let body = [name(token), lifetime.to_le_bytes().to_vec()].concat();
+        let request = client.request(Operation::CreatePersonalAccessToken, body);
+        assert_eq!(cluster.commit(0, &request), 0);
+    }
+    let count = |cluster: &Cluster| cluster.plane(0).state().users().token_count(0);
+    assert_eq!(count(&cluster), 3);
+    cluster.run_until("two tokens go", |cluster| count(cluster) == 1);
+    cluster.run(200);
+    assert_eq!(count(&cluster), 1);
+}
+
+#[test]
+fn pending_revocation_is_completed_on_request() {
+    let (mut cluster, mut client) = cluster_with_client();
+    let mut other = Client::login(&mut cluster, 0, 8);
+    let requests = [
+        client.request(Operation::CreateStream, name("s")),
+        client.request(Operation::CreateTopic, create_topic(0, 2, "t", &[])),
+        client.request(Operation::CreateConsumerGroup, create_group(0, 0, "g")),
+        client.request(Operation::JoinConsumerGroup, group(0, 0, 0)),
+    ];
+    for request in &requests {
+        assert_eq!(cluster.commit(0, request), 0);
+    }
+    let mut join = other.request(Operation::JoinConsumerGroup, group(0, 0, 0));
+    join.in_flight = vec![0, 1];
+    assert_eq!(cluster.commit(0, &join), 0);
+    let pending = cluster
+        .plane(0)
+        .state()
+        .pending_revocations()
+        .next()
+        .expect("pending");
+    assert_eq!((pending.key.client, pending.key.partition), (client.id, 1));
+    for _ in 0..3 {
+        cluster.input(0, Input::CompleteRevocation(pending.key));
+    }
+    cluster.settle();
+    assert_eq!(cluster.plane(0).state().pending_revocations().count(), 0);
+    let topic = cluster
+        .plane(0)
+        .state()
+        .streams()
+        .topic_by_id(0, 0)
+        .expect("there");
+    let (_, member) = topic.groups()[&0].member_of(other.id).expect("joined");
+    assert_eq!(member.partitions, [1]);
+    let before = cluster.plane(0).commit_min();
+    cluster.input(0, Input::CompleteRevocation(pending.key));
+    cluster.settle();
+    assert_eq!(
+        cluster.plane(0).commit_min(),
+        before,
+        "nothing is pending, nothing is proposed"
+    );
+}
+
+#[test]
+fn second_request_of_a_client_waits_for_the_first() {
+    let (mut cluster, mut client) = cluster_with_client();
+    let first = client.request(Operation::CreateStream, name("a"));
+    let second = client.request(Operation::CreateStream, name("b"));
+    let one = cluster.submit(0, &first);
+    let two = cluster.submit(0, &second);
+    let answer = cluster
+        .answers
+        .get(&two)
+        .cloned()
+        .expect("answered at once");
+    let code = ErrorCode::TransientNotCommitted;
+    assert!(matches!(answer, Answer::Reply(_, Outcome::Refused(c)) if c == code));
+    assert!(matches!(
+        cluster.await_answer(one),
+        Answer::Reply(_, Outcome::Committed { .. })
+    ));
+    assert_eq!(cluster.commit(0, &second), 0);
+}
+
+#[test]
+fn more_clients_than_the_pipeline_takes_are_queued_and_then_refused() {
+    let mut cluster = Cluster::new(1);
+    let mut clients: Vec<Client> = (1..=8)
+        .map(|id| Client::login(&mut cluster, 0, id))
+        .collect();
+    // Four fit the pipeline; the rest waits its turn.
+    let tokens: Vec<u64> = clients
+        .iter_mut()
+        .map(|client| {
+            let body = name(&format!("c{}", client.id));
+            let request = client.request(Operation::CreateStream, body);
+            cluster.submit(0, &request)
+        })
+        .collect();
+    for token in tokens {
+        let answer = cluster.await_answer(token);
+        assert!(matches!(
+            answer,
+            Answer::Reply(_, Outcome::Committed { code: 0, .. })
+        ));
+    }
+    assert_eq!(cluster.plane(0).status().waiting, 0);
+}
+
+#[test]
+fn full_client_table_evicts_the_session_that_committed_longest_ago() {
+    let mut cluster = Cluster::new(1);
+    let mut clients: Vec<Client> = (1..=8)
+        .map(|id| Client::login(&mut cluster, 0, id))
+        .collect();
+    let request = clients[0].request(Operation::CreateStream, name("a"));
+    assert_eq!(cluster.commit(0, &request), 0);
+    Client::login(&mut cluster, 0, 9);
+    assert!(cluster.plane(0).session(clients[0].id).is_some());
+    let request = clients[1].request(Operation::CreateStream, name("b"));
+    let answer = cluster.call(0, &request);
+    assert!(matches!(answer, Answer::Evicted(EvictionReason::NoSession)));
 }

@@ -230,8 +230,8 @@ fn create_partitions_is_prepared_and_applied() {
     assert!(topic.partitions.iter().all(|p| p.created_view == 3));
 }
 
-const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAECAwQFBgcICQoLDA0ODw$wf2/c/vlFte6hIN2Uyogmn1x/V/\
-                    pPV40SfMbuFX/DGA";
+const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAECAwQFBgcICQoLDA0ODw$\
+                    wf2/c/vlFte6hIN2Uyogmn1x/V/pPV40SfMbuFX/DGA";
 
 #[test]
 fn create_user_is_rewritten_and_applied() {

@@ -263,18 +263,26 @@ fn ticks(criterion: &mut Criterion) {
         world.run();
     }
     let mut micros = WALL;
-    criterion.bench_function("tick/5000 idle groups", |bencher| {
+    criterion.bench_function("tick/5000 idle groups on 3 replicas", |bencher| {
         bencher.iter(|| {
             micros += 10_000;
-            world.step(
-                1,
-                Input::Tick {
-                    wall_micros: micros,
-                },
-            );
-            world.work.clear();
+            for at in 0..3 {
+                world.step(
+                    at,
+                    Input::Tick {
+                        wall_micros: micros,
+                    },
+                );
+            }
+            world.run();
         });
     });
+    let led = world.planes[0].groups().filter(|group| {
+        world.planes[0]
+            .status(*group)
+            .is_some_and(|status| status.is_primary)
+    });
+    println!("{} groups led", led.count());
 }
 
 criterion_group!(benches, appends, polls, ticks);

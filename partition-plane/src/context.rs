@@ -15,8 +15,9 @@ use crate::recovery::NodeIdentity;
 
 /// Top bit pattern of every disk queue of this plane.
 const QUEUE_MARK: u64 = 1 << 62;
-/// Queues of one group.
-const QUEUE_KINDS: u64 = 8;
+/// Distance between the queues of two groups. Odd, so that drivers that deal queues out to
+/// threads by their number spread the same kind of work of many groups.
+const QUEUE_STRIDE: u64 = 9;
 
 /// Facts and bounds of the node that never change.
 #[derive(Debug, Clone)]
@@ -48,11 +49,11 @@ impl Queues {
 
     /// Whose queue this is.
     pub(crate) fn owner(queue: QueueId) -> Option<Self> {
-        is_ours(queue).then_some(Self((queue.0 & !QUEUE_MARK) / QUEUE_KINDS))
+        is_ours(queue).then_some(Self((queue.0 & !QUEUE_MARK) / QUEUE_STRIDE))
     }
 
     fn queue(self, kind: u64) -> QueueId {
-        QueueId(QUEUE_MARK | (self.0 * QUEUE_KINDS + kind))
+        QueueId(QUEUE_MARK | (self.0 * QUEUE_STRIDE + kind))
     }
 
     pub(crate) fn superblock(self) -> QueueId {
@@ -102,6 +103,8 @@ pub(crate) struct Context<'a> {
     pub(crate) repairs: &'a mut repair::Budget,
     pub(crate) pulls: &'a mut transfer::PullBudget,
     pub(crate) provider: &'a mut transfer::Provider,
+    /// Bytes of prepares in the memory of all groups.
+    pub(crate) resident_total: &'a mut usize,
     /// Groups that ask to be taken down and opened again without data, and why.
     pub(crate) resets: &'a mut Vec<(GroupId, String)>,
     /// Scratch space, so that a step of an idle group allocates nothing.

@@ -24,8 +24,9 @@ use biplane_journal::{LoadedSuperblock, SuperblockFile};
 use biplane_repair::Requester;
 use biplane_state_transfer::Puller;
 use biplane_vsr as vsr;
-use biplane_wire::{PartitionKey, ReplicaId};
+use biplane_wire::{PartitionKey, PrepareHeader, ReplicaId};
 
+use crate::admission;
 use crate::context::{Context, Queues};
 use crate::flush::Flusher;
 use crate::group::cold_start::ColdStart;
@@ -37,6 +38,7 @@ use crate::group::storage::OffsetWriter;
 use crate::group::transfer_in::TransferIn;
 use crate::io::{GroupSpec, Output, RoleChange};
 use crate::log_state::LogState;
+use crate::offset_request::OffsetRequest;
 use crate::paths::Paths;
 use crate::reply::Origin;
 use crate::segments::Segments;
@@ -67,6 +69,8 @@ pub(crate) struct Group {
     polls: Polls,
     /// Lower bound of the next offset that survives an empty partition (chapter 06 section 16.3).
     frontier: u64,
+    /// Tick up to which the replica was told of the time.
+    ticked_at: u64,
     /// Bytes of the resident prepares.
     resident_bytes: usize,
     /// Bytes of the batches not on disk yet.
@@ -162,10 +166,12 @@ impl Group {
 
     fn tell_role(&mut self, context: &mut Context<'_>) {
         let is_primary = self.replica.is_primary();
-        if !is_primary {
-            self.state.dedup.forget_in_flight();
-            self.state.offsets.forget_promises();
-            self.clients.forget_auto_commits();
+        self.state.dedup.forget_in_flight();
+        self.state.offsets.forget_promises();
+        self.clients.forget_auto_commits();
+        if is_primary {
+            self.adopt_suffix();
+        } else {
             context.provider.withdraw(self.spec.group);
         }
         self.refusing_since = None;
@@ -178,9 +184,50 @@ impl Group {
         }));
     }
 
+    /// Lets the replica see the ticks up to `now` that passed without this group being called:
+    /// none of them could have had an effect.
+    pub(crate) fn catch_up(&mut self, now: u64) {
+        self.replica.skip_ticks(now - self.ticked_at);
+        self.ticked_at = now;
+    }
+
+    /// The next tick this group must be called on.
+    pub(crate) fn next_wake(&self, now: u64) -> u64 {
+        if !self.is_quiet(now) {
+            return now + 1;
+        }
+        (now + self.replica.ticks_to_wake())
+            .min(self.retention_at)
+            .max(now + 1)
+    }
+
+    /// A primary answers for what its log holds uncommitted, whoever admitted it: a retry of
+    /// such a request must not be executed beside it.
+    fn adopt_suffix(&mut self) {
+        let mut op = self.replica.commit_min().next();
+        while op <= self.replica.op_head() {
+            if let Some(prepare) = self.replica.log().get(op) {
+                let header = prepare.header::<PrepareHeader>();
+                let (client, request) = (header.client().0, header.request().0);
+                self.state.dedup.began(client, request);
+                let stored = admission::decode_if_offset(header.operation(), prepare.body());
+                if let Ok(Some(OffsetRequest {
+                    key,
+                    offset: Some(_),
+                })) = stored
+                {
+                    self.state.offsets.promise(key);
+                }
+            }
+            op = op.next();
+        }
+    }
+
     /// Ten milliseconds passed.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
         let wall_micros = context.wall_micros;
+        self.catch_up(context.now - 1);
+        self.ticked_at = context.now;
         self.step_replica(vsr::Input::Tick { wall_micros }, context);
         if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
             return;
@@ -326,10 +373,13 @@ impl Group {
             last = Some(entry);
         }
         let flushed = self.segments.next_offset();
-        let memory = state.oldest_resident();
+        let memory = state.resident_offsets();
         assert!(
-            flushed >= state.committed_next || memory.is_some_and(|oldest| oldest <= flushed),
-            "what is not on disk is in memory"
+            self.transfer.is_installing()
+                || flushed >= state.committed_next
+                || (memory.contains(&flushed) && memory.end == state.committed_next),
+            "what is not on disk is in memory: {flushed} of {} in {memory:?}",
+            state.committed_next
         );
     }
 }

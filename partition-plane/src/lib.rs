@@ -57,6 +57,7 @@ mod reply;
 mod resident;
 mod retention;
 mod scan;
+mod schedule;
 mod script;
 pub mod segments;
 mod stats;

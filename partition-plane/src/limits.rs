@@ -40,6 +40,12 @@ pub struct Limits {
     pub validate_checksum: bool,
     /// Bytes of one read of a poll.
     pub read_chunk_bytes: usize,
+    /// Bytes of one poll reply; at least one batch is returned whatever its size.
+    pub poll_bytes_max: usize,
+    /// Bytes of one group that may wait for their flush before requests are refused.
+    pub unflushed_bytes_max: u64,
+    /// Bytes of prepares all groups keep in memory beyond what is not on disk yet.
+    pub resident_bytes_max: usize,
     /// Ticks a poll may wait for the disk.
     pub poll_ticks_max: u64,
     /// Ticks after which a committed message is flushed whatever the thresholds say.
@@ -89,6 +95,9 @@ impl Default for Limits {
             repair_gap_debounce_ticks: 100,
             validate_checksum: true,
             read_chunk_bytes: 1 << 20,
+            poll_bytes_max: 48 << 20,
+            unflushed_bytes_max: 256 << 20,
+            resident_bytes_max: 2 << 30,
             poll_ticks_max: 1000,
             flush_delay_ticks: 20,
             flush_bytes_max: 16 << 20,
@@ -125,6 +134,9 @@ impl Limits {
             repair_retry_ticks: 20,
             repair_gap_debounce_ticks: 10,
             read_chunk_bytes: 1 << 10,
+            poll_bytes_max: 16 << 10,
+            unflushed_bytes_max: 64 << 10,
+            resident_bytes_max: 64 << 10,
             poll_ticks_max: 200,
             flush_delay_ticks: 4,
             flush_bytes_max: 8 << 10,

@@ -6,6 +6,7 @@
 //! offset is the same function on every replica, or a backup could never acknowledge again.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use biplane_vsr as vsr;
 use biplane_wire::{
@@ -67,24 +68,26 @@ impl LogState {
         self.committed_next.checked_sub(1)
     }
 
-    /// Offset of the oldest committed message in memory.
-    pub(crate) fn oldest_resident(&self) -> Option<u64> {
-        self.readable().next().map(|entry| entry.base_offset)
+    /// The offsets of the committed messages in memory that a poll may return. Usually the tail
+    /// of the log; while a restarted replica applies again what its segments have, a window in
+    /// the middle.
+    pub(crate) fn resident_offsets(&self) -> Range<u64> {
+        let first = self.resident.front().map_or(0, |entry| entry.base_offset);
+        let next = self.resident.back().map_or(0, |entry| entry.next_offset);
+        first.max(self.retained_from)..next
     }
 
     /// Whether the first batch of at least this broker time is in memory, if it exists at all:
-    /// an older one is in memory as well.
+    /// something older is in memory as well, and nothing newer is missing.
     pub(crate) fn is_time_resident(&self, timestamp: u64) -> bool {
-        self.readable()
-            .next()
-            .is_some_and(|oldest| oldest.timestamp < timestamp)
+        let (Some(oldest), Some(newest)) = (self.resident.front(), self.resident.back()) else {
+            return false;
+        };
+        let reaches = newest.timestamp >= timestamp || newest.next_offset == self.committed_next;
+        oldest.timestamp < timestamp && oldest.base_offset >= self.retained_from && reaches
     }
 
-    /// The batches in memory that a poll may return, in offset order.
-    fn readable(&self) -> impl Iterator<Item = &Resident> {
-        self.readable_from(0)
-    }
-
+    /// The batches in memory that a poll may return, from entry `index` on.
     fn readable_from(&self, index: usize) -> impl Iterator<Item = &Resident> {
         let retained = |entry: &Resident| entry.next_offset <= self.retained_from;
         let first = self.resident.partition_point(retained).max(index);
@@ -192,7 +195,12 @@ impl vsr::Plane for LogState {
                 .flatten()?;
             (header.op() > self.purge_floor).then_some(batch.base_offset)
         });
-        if let Some(lowest) = dropped.min() {
+        let lowest = dropped.min();
+        for prepare in removed {
+            let header = prepare.header::<PrepareHeader>();
+            self.dedup.ended(header.client().0, header.request().0);
+        }
+        if let Some(lowest) = lowest {
             let rewound = lowest.max(self.rewind_floor).max(self.committed_next);
             self.next_offset = self.next_offset.min(rewound);
         }

@@ -21,6 +21,7 @@ use crate::parking::{Parked, Parking};
 use crate::reconcile::Slot;
 use crate::recovery::{self, NodeIdentity};
 use crate::retention;
+use crate::schedule::Schedule;
 use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
 use crate::{reply, status};
 
@@ -58,10 +59,14 @@ pub struct PartitionPlane {
     pub(crate) closing: BTreeSet<GroupId>,
     /// Groups that asked to start over, and why.
     pub(crate) resets: Vec<(GroupId, String)>,
+    pub(crate) schedule: Schedule,
+    /// Groups that do not run: opening, closing.
+    pub(crate) unsettled: BTreeSet<GroupId>,
     pub(crate) parking: Parking,
     pub(crate) next_slot: u64,
     pub(crate) seed: u64,
     disconnected: BTreeSet<ReplicaId>,
+    resident_total: usize,
     now: u64,
     wall_micros: u64,
     tokens: u64,
@@ -114,10 +119,13 @@ impl PartitionPlane {
             outstanding: BTreeMap::new(),
             closing: BTreeSet::new(),
             resets: Vec::new(),
+            schedule: Schedule::default(),
+            unsettled: BTreeSet::new(),
             parking: Parking::default(),
             next_slot: 0,
             seed: config.seed,
             disconnected: BTreeSet::new(),
+            resident_total: 0,
             now: 0,
             wall_micros: 0,
             tokens: 0,
@@ -161,7 +169,7 @@ impl PartitionPlane {
             } => self.poll(token, group, query, out),
             Input::GetOffset { token, group, key } => self.get_offset(token, group, key, out),
             Input::ForgetOffset { group, key } => {
-                self.with_group(group, out, |group, context| {
+                self.visit(group, out, |group, context| {
                     group.forget_offset(key, context)
                 });
             }
@@ -207,36 +215,39 @@ impl PartitionPlane {
             repairs: &mut self.repairs,
             pulls: &mut self.pulls,
             provider: &mut self.provider,
+            resident_total: &mut self.resident_total,
             resets: &mut self.resets,
             scratch: &mut self.scratch,
         };
         (&mut self.slots, context)
     }
 
-    fn with_group(
+    /// The one way to a running group: it learns the time before and says afterwards when it
+    /// wants to be called. `false` when no such group runs.
+    pub(crate) fn visit(
         &mut self,
-        group: GroupId,
+        id: GroupId,
         out: &mut Outputs,
         action: impl FnOnce(&mut Group, &mut Context<'_>),
     ) -> bool {
         let (slots, mut context) = self.parts(out);
-        let Some(Slot::Running(group)) = slots.get_mut(&group) else {
+        let Some(Slot::Running(group)) = slots.get_mut(&id) else {
             return false;
         };
+        group.catch_up(context.now);
         action(group, &mut context);
+        let wake = group.next_wake(context.now);
+        self.schedule.set(id, wake);
         true
     }
 
-    pub(crate) fn each_group(
+    fn each_group(
         &mut self,
         out: &mut Outputs,
         mut action: impl FnMut(&mut Group, &mut Context<'_>),
     ) {
-        let (slots, mut context) = self.parts(out);
-        for slot in slots.values_mut() {
-            if let Slot::Running(group) = slot {
-                action(group, &mut context);
-            }
+        for group in self.groups().collect::<Vec<GroupId>>() {
+            self.visit(group, out, &mut action);
         }
     }
 
@@ -246,9 +257,20 @@ impl PartitionPlane {
         self.repairs.begin_tick();
         self.pulls.begin_tick();
         self.tick_provider(out);
-        let (slots, mut context) = self.parts(out);
-        for slot in slots.values_mut() {
-            slot.tick(&mut context);
+        for group in self.schedule.take(self.now) {
+            let (slots, mut context) = self.parts(out);
+            let Some(Slot::Running(running)) = slots.get_mut(&group) else {
+                continue;
+            };
+            running.tick(&mut context);
+            let wake = running.next_wake(context.now);
+            self.schedule.set(group, wake);
+        }
+        for group in self.unsettled.clone() {
+            let (slots, mut context) = self.parts(out);
+            if let Some(slot) = slots.get_mut(&group) {
+                slot.tick(&mut context);
+            }
         }
         if self
             .now
@@ -269,7 +291,7 @@ impl PartitionPlane {
                     out.push(Output::Send { to, message });
                 }
                 transfer::ProvideOutput::Read { group, .. } => {
-                    self.with_group(group, out, |group, context| {
+                    self.visit(group, out, |group, context| {
                         group.act_on_provider(vec![effect], context);
                     });
                 }
@@ -281,9 +303,12 @@ impl PartitionPlane {
         let Some(group) = frame.route().filter(|group| group.unpack().is_some()) else {
             return;
         };
-        let (slots, mut context) = self.parts(out);
-        match slots.get_mut(&group) {
-            Some(Slot::Running(running)) => running.frame(from, frame, &mut context),
+        match self.slots.get(&group) {
+            Some(Slot::Running(_)) => {
+                self.visit(group, out, |group, context| {
+                    group.frame(from, frame, context)
+                });
+            }
             Some(Slot::Refused { .. }) => {}
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
                 if matches!(frame, ReplicaFrame::Prepare(_)) {
@@ -324,7 +349,7 @@ impl PartitionPlane {
     /// Tells a new group which peers are not there.
     pub(crate) fn introduce_peers(&mut self, group: GroupId, out: &mut Outputs) {
         for replica in self.disconnected.clone() {
-            self.with_group(group, out, |group, context| {
+            self.visit(group, out, |group, context| {
                 group.peer(replica, false, context)
             });
         }
@@ -337,9 +362,12 @@ impl PartitionPlane {
         request: FrameBuffer,
         out: &mut Outputs,
     ) {
-        let (slots, mut context) = self.parts(out);
-        match slots.get_mut(&group) {
-            Some(Slot::Running(running)) => running.submit(token, request, &mut context),
+        match self.slots.get(&group) {
+            Some(Slot::Running(_)) => {
+                self.visit(group, out, |group, context| {
+                    group.submit(token, request, context)
+                });
+            }
             Some(Slot::Refused { .. }) => refuse_without_group(token, &request, out),
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
                 let parked = Parked::Request {
@@ -356,7 +384,7 @@ impl PartitionPlane {
     }
 
     fn poll(&mut self, token: u64, group: GroupId, query: PollQuery, out: &mut Outputs) {
-        if self.with_group(group, out, |group, context| {
+        if self.visit(group, out, |group, context| {
             group.poll(token, query, context)
         }) {
             return;

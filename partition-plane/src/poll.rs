@@ -107,12 +107,14 @@ pub struct Selection {
     next: Option<u64>,
     parts: Vec<BodyPart>,
     bytes: usize,
+    bytes_max: usize,
     count: u32,
 }
 
 impl Selection {
-    /// Collects at most `count` messages up to offset `ceiling`.
-    pub fn new(start: Start, count: u32, ceiling: u64) -> Self {
+    /// Collects at most `count` messages up to offset `ceiling`, and no further batch once it
+    /// has `bytes_max` bytes.
+    pub fn new(start: Start, count: u32, ceiling: u64, bytes_max: usize) -> Self {
         let wanted = if start == Start::Nothing { 0 } else { count };
         Self {
             start,
@@ -121,13 +123,16 @@ impl Selection {
             next: None,
             parts: Vec::new(),
             bytes: 0,
+            bytes_max,
             count: 0,
         }
     }
 
     /// Whether nothing more can be taken.
     pub fn is_full(&self) -> bool {
-        self.count >= self.wanted || self.next.is_some_and(|next| next > self.ceiling)
+        self.count >= self.wanted
+            || self.bytes >= self.bytes_max
+            || self.next.is_some_and(|next| next > self.ceiling)
     }
 
     /// Messages collected.
@@ -217,7 +222,7 @@ impl Selection {
 impl PollReply {
     /// No messages.
     pub fn empty(partition: u32, current_offset: u64) -> Self {
-        Selection::new(Start::Nothing, 0, 0).finish(partition, current_offset)
+        Selection::new(Start::Nothing, 0, 0, 0).finish(partition, current_offset)
     }
 
     /// Refused with `status`.

@@ -18,7 +18,7 @@ use crate::poll::{BatchSource, Selection, Start, Taken};
 use crate::segments::{Location, Segments};
 
 /// Largest read of a poll, for a batch that does not fit a chunk.
-const READ_BYTES_MAX: u32 = 1 << 30;
+const READ_BYTES_MAX: u64 = 1 << 30;
 
 /// A poll under way.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct PollJob {
     /// Tick at which the poll is answered with what it has.
     pub(crate) deadline: u64,
     read: Option<Read>,
+    /// What the disk was last asked to find.
+    sought: Option<Start>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,16 +57,18 @@ impl PollJob {
         query: PollQuery,
         start: Start,
         committed: u64,
-        now: u64,
+        context: &Context<'_>,
     ) -> Self {
-        let selection = Selection::new(start, query.count, committed);
+        let limits = &context.node.limits;
+        let selection = Selection::new(start, query.count, committed, limits.poll_bytes_max);
         Self {
             token,
             query,
             selection,
             committed,
-            deadline: now,
+            deadline: context.now + limits.poll_ticks_max,
             read: None,
+            sought: None,
         }
     }
 
@@ -73,7 +77,7 @@ impl PollJob {
         self.read.is_some_and(|read| read.token == token)
     }
 
-    /// Takes what memory has, or asks the disk.
+    /// Takes what memory has, and asks the disk for what it lacks.
     pub(crate) fn advance(
         &mut self,
         state: &LogState,
@@ -81,36 +85,40 @@ impl PollJob {
         files: (&Paths, Queues),
         context: &mut Context<'_>,
     ) -> JobStep {
-        if self.selection.is_full() {
-            return JobStep::Finished;
-        }
-        let location = match self.selection.looking_for() {
-            Start::Nothing => return JobStep::Finished,
-            Start::Offset(offset) if state.oldest_resident().is_some_and(|old| offset >= old) => {
-                None
+        while !self.selection.is_full() {
+            let start = self.selection.looking_for();
+            let location = match start {
+                Start::Nothing => return JobStep::Finished,
+                Start::Offset(offset) if state.resident_offsets().contains(&offset) => None,
+                Start::Offset(offset) => segments.locate(offset),
+                Start::Timestamp(wanted) if state.is_time_resident(wanted) => None,
+                Start::Timestamp(wanted) => segments.locate_timestamp(wanted),
+            };
+            if let Some(location) = location {
+                // Coming back to the same place means that the disk does not have it.
+                if self.sought.replace(start) == Some(start) {
+                    return JobStep::Finished;
+                }
+                return self.ask(location, files, context);
             }
-            Start::Offset(offset) => segments.locate(offset),
-            Start::Timestamp(wanted) if state.is_time_resident(wanted) => None,
-            Start::Timestamp(wanted) => segments.locate_timestamp(wanted),
-        };
-        match location {
-            None => {
-                state.select(&mut self.selection);
-                JobStep::Finished
+            state.select(&mut self.selection);
+            if self.selection.looking_for() == start {
+                return JobStep::Finished;
             }
-            Some(location) => self.ask(location, read_len(context), files, context),
         }
+        JobStep::Finished
     }
 
     fn ask(
         &mut self,
         location: Location,
-        len: u32,
         (paths, queues): (&Paths, Queues),
         context: &mut Context<'_>,
     ) -> JobStep {
         let left = location.size.saturating_sub(location.position);
-        let len = len.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let chunk = context.node.limits.read_chunk_bytes as u64;
+        let len = location.span.max(chunk).min(left).min(READ_BYTES_MAX);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         if len == 0 {
             return JobStep::Finished;
         }
@@ -142,19 +150,18 @@ impl PollJob {
         };
         match self.take(bytes, context.node.limits.validate_checksum) {
             Walk::Full | Walk::Broken => JobStep::Finished,
-            Walk::Through(0) => {
-                // Not one whole batch: a larger read, unless the file has no more.
-                let at_end = bytes.len() < read.len as usize
-                    || u64::from(read.len) >= read.location.size - read.location.position;
-                if at_end || read.len >= READ_BYTES_MAX {
+            Walk::Through { consumed, wanted } => {
+                // A batch longer than what was read is asked for with the length it announces;
+                // one that announces more than the segment has is damage.
+                let asked = read.location.size - read.location.position;
+                let at_end = bytes.len() < read.len as usize;
+                if consumed == 0 && (at_end || wanted <= u64::from(read.len) || wanted > asked) {
                     return JobStep::Finished;
                 }
-                self.ask(read.location, read.len.saturating_mul(4), files, context)
-            }
-            Walk::Through(consumed) => {
                 let position = read.location.position + consumed as u64;
                 let location = Location {
                     position,
+                    span: wanted,
                     ..read.location
                 };
                 self.continue_at(location, state, segments, files, context)
@@ -170,19 +177,18 @@ impl PollJob {
         files: (&Paths, Queues),
         context: &mut Context<'_>,
     ) -> JobStep {
-        let next = self.selection.next_offset();
-        let in_memory =
-            next.is_some_and(|next| state.oldest_resident().is_some_and(|oldest| next >= oldest));
-        if in_memory {
-            state.select(&mut self.selection);
-            return JobStep::Finished;
+        if self.selection.count() > 0 {
+            return match location.position < location.size {
+                true if !self.is_in_memory(state) => self.ask(location, files, context),
+                _ => self.advance(state, segments, files, context),
+            };
         }
         let location = match location.position < location.size {
             true => Some(location),
             false => segments.after(location.start),
         };
         match location {
-            Some(location) => self.ask(location, read_len(context), files, context),
+            Some(location) => self.ask(location, files, context),
             None => {
                 state.select(&mut self.selection);
                 JobStep::Finished
@@ -190,13 +196,22 @@ impl PollJob {
         }
     }
 
+    fn is_in_memory(&self, state: &LogState) -> bool {
+        let next = self.selection.next_offset();
+        next.is_some_and(|next| state.resident_offsets().contains(&next))
+    }
+
     /// Offers every whole batch of a read.
     fn take(&mut self, bytes: &ReadBytes, verify: bool) -> Walk {
         let mut at = 0;
+        let mut wanted = 0;
         while let Some(rest) = bytes.as_bytes().get(at..).filter(|rest| !rest.is_empty()) {
             let header = match look(rest, verify) {
                 Ok(header) => header,
-                Err(BatchError::Incomplete) => break,
+                Err(BatchError::Incomplete) => {
+                    wanted = BatchHeader::read(rest).map_or(0, |header| header.length);
+                    break;
+                }
                 Err(_) => return Walk::Broken,
             };
             let length = usize::try_from(header.length).unwrap_or(usize::MAX);
@@ -209,7 +224,10 @@ impl PollJob {
             }
             at = end;
         }
-        Walk::Through(at)
+        Walk::Through {
+            consumed: at,
+            wanted,
+        }
     }
 }
 
@@ -218,8 +236,9 @@ enum Walk {
     Full,
     /// A batch is damaged.
     Broken,
-    /// Whole batches up to this byte were offered.
-    Through(usize),
+    /// Whole batches up to byte `consumed` were offered; the next one announces `wanted` bytes,
+    /// 0 when that is not known.
+    Through { consumed: usize, wanted: u64 },
 }
 
 fn look(bytes: &[u8], verify: bool) -> Result<BatchHeader, BatchError> {
@@ -234,10 +253,6 @@ fn look(bytes: &[u8], verify: bool) -> Result<BatchHeader, BatchError> {
         return Err(BatchError::Incomplete);
     }
     Ok(header)
-}
-
-fn read_len(context: &Context<'_>) -> u32 {
-    u32::try_from(context.node.limits.read_chunk_bytes).unwrap_or(READ_BYTES_MAX)
 }
 
 struct ReadSource(ReadBytes);

@@ -52,17 +52,16 @@ enum Then {
 }
 
 impl Slot {
-    /// Ten milliseconds passed.
+    /// Ten milliseconds passed for a group that does not run.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
         match self {
-            Self::Running(group) => group.tick(context),
             Self::Opening(opening) => opening.tick(context),
             Self::Closing(closing) => {
                 if let Some(script) = &mut closing.script {
                     script.tick(context);
                 }
             }
-            Self::Refused { .. } => {}
+            Self::Running(_) | Self::Refused { .. } => {}
         }
     }
 }
@@ -108,7 +107,9 @@ impl PartitionPlane {
         };
         let refused = matches!(slot, Slot::Refused { .. });
         slots.insert(group, slot);
+        self.unsettled.insert(group);
         if refused {
+            self.unsettled.remove(&group);
             self.owners.remove(&queues);
             self.refuse_parked(group, out);
         }
@@ -116,9 +117,11 @@ impl PartitionPlane {
 
     /// New options, purge generation or deletion watermark.
     pub(crate) fn update(&mut self, spec: GroupSpec, out: &mut Outputs) {
-        let (slots, mut context) = self.parts(out);
-        match slots.get_mut(&spec.group) {
-            Some(Slot::Running(running)) => running.update(spec, &mut context),
+        let group = spec.group;
+        match self.slots.get_mut(&group) {
+            Some(Slot::Running(_)) => {
+                self.visit(group, out, |group, context| group.update(spec, context));
+            }
             Some(Slot::Opening(opening)) => opening.spec = spec,
             Some(Slot::Refused { spec: known }) => *known = spec,
             Some(Slot::Closing(closing)) => {
@@ -168,6 +171,8 @@ impl PartitionPlane {
             then,
             script: None,
         };
+        self.schedule.remove(group);
+        self.unsettled.insert(group);
         self.closing.insert(group);
         self.slots.insert(group, Slot::Closing(Box::new(closing)));
     }
@@ -188,11 +193,16 @@ impl PartitionPlane {
         done: DiskCompletion,
         out: &mut Outputs,
     ) {
+        let is_running = |slot: &Slot| match slot {
+            Slot::Running(running) => running.queues() == queues,
+            _ => false,
+        };
+        if self.slots.get(&group).is_some_and(is_running) {
+            self.visit(group, out, |group, context| group.on_disk(done, context));
+            return;
+        }
         let (slots, mut context) = self.parts(out);
         match slots.get_mut(&group) {
-            Some(Slot::Running(running)) if running.queues() == queues => {
-                running.on_disk(done, &mut context);
-            }
             Some(Slot::Opening(opening)) if opening.queues == queues => {
                 let is_ready = opening.on_disk(done, &mut context);
                 if is_ready {
@@ -216,12 +226,15 @@ impl PartitionPlane {
         let Some(Slot::Opening(opening)) = self.slots.remove(&group) else {
             return;
         };
+        self.unsettled.remove(&group);
         let seed = self.seed;
         let spec = opening.spec.clone();
         let (slots, mut context) = self.parts(out);
         match Group::open(*opening, seed, &mut context) {
             Ok(running) => {
+                let wake = running.next_wake(context.now);
                 slots.insert(group, Slot::Running(Box::new(running)));
+                self.schedule.set(group, wake);
             }
             Err(reason) => {
                 slots.insert(group, Slot::Refused { spec });
@@ -234,10 +247,9 @@ impl PartitionPlane {
             match parked {
                 Parked::Request { token, request, .. } => self.submit(token, group, request, out),
                 Parked::Frame { from, frame } => {
-                    let (slots, mut context) = self.parts(out);
-                    if let Some(Slot::Running(running)) = slots.get_mut(&group) {
-                        running.frame(from, frame, &mut context);
-                    }
+                    self.visit(group, out, |group, context| {
+                        group.frame(from, frame, context)
+                    });
                 }
             }
         }
@@ -290,6 +302,8 @@ impl PartitionPlane {
             then,
             script: None,
         };
+        self.schedule.remove(group);
+        self.unsettled.insert(group);
         self.closing.insert(group);
         self.slots.insert(group, Slot::Closing(Box::new(closing)));
     }
@@ -320,6 +334,7 @@ impl PartitionPlane {
         };
         self.owners.remove(&closing.queues);
         self.closing.remove(&group);
+        self.unsettled.remove(&group);
         match closing.then {
             Then::Remove { next: None } => {}
             Then::Remove { next: Some(spec) } => {

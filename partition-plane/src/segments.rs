@@ -148,16 +148,33 @@ impl Segment {
         self.max_timestamp = self.max_timestamp.max(batch.base_timestamp);
     }
 
-    fn position_of(&self, offset: u64) -> u64 {
-        let after = self.index.partition_point(|entry| entry.offset <= offset);
-        after.checked_sub(1).map_or(0, |at| self.index[at].position)
+    /// A batch at or before `offset`.
+    fn locate(&self, offset: u64) -> Location {
+        self.location(self.index.partition_point(|entry| entry.offset <= offset))
     }
 
-    fn position_at(&self, timestamp: u64) -> u64 {
-        let after = self
+    /// A batch at or before the first of at least `timestamp`.
+    fn locate_timestamp(&self, timestamp: u64) -> Location {
+        self.location(
+            self.index
+                .partition_point(|entry| entry.timestamp <= timestamp),
+        )
+    }
+
+    /// The place of the index entry before `after`, or the start.
+    fn location(&self, after: usize) -> Location {
+        let entry = after.checked_sub(1).map(|at| self.index[at]);
+        let position = entry.map_or(0, |entry| entry.position);
+        let next = self
             .index
-            .partition_point(|entry| entry.timestamp <= timestamp);
-        after.checked_sub(1).map_or(0, |at| self.index[at].position)
+            .get(after)
+            .map_or(self.size, |next| next.position);
+        Location {
+            start: self.start,
+            position,
+            size: self.size,
+            span: next.saturating_sub(position),
+        }
     }
 }
 
@@ -194,6 +211,9 @@ pub struct Location {
     pub position: u64,
     /// Bytes of the segment that count.
     pub size: u64,
+    /// Bytes from the position to the next one the index knows: a read of so many has a whole
+    /// batch.
+    pub span: u64,
 }
 
 /// The segments of one partition, ascending; the last one is active.
@@ -318,22 +338,13 @@ impl Segments {
             .iter()
             .skip(after)
             .find(|segment| segment.size > 0)?;
-        Some(Location {
-            start: segment.start,
-            position: segment.position_of(offset),
-            size: segment.size,
-        })
+        Some(segment.locate(offset))
     }
 
     /// Where to start reading for the first batch at or after `timestamp`.
     pub fn locate_timestamp(&self, timestamp: u64) -> Option<Location> {
         let fits = |segment: &&Segment| segment.size > 0 && segment.max_timestamp >= timestamp;
-        let segment = self.list.iter().find(fits)?;
-        Some(Location {
-            start: segment.start,
-            position: segment.position_at(timestamp),
-            size: segment.size,
-        })
+        Some(self.list.iter().find(fits)?.locate_timestamp(timestamp))
     }
 
     /// Where reading goes on after the segment named `start`.
@@ -342,11 +353,7 @@ impl Segments {
             .list
             .iter()
             .find(|segment| segment.start > start && segment.size > 0)?;
-        Some(Location {
-            start: segment.start,
-            position: 0,
-            size: segment.size,
-        })
+        Some(segment.locate(segment.start))
     }
 
     /// Takes the oldest segment off, never the active one.

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, Limits, TopicOptions};
+use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, Limits, Strategy, TopicOptions};
 use biplane_wire::View;
 use support::world::World;
 use support::*;
@@ -98,7 +98,7 @@ impl Run {
         match self.world.random.below(100) {
             0..50 => self.send(),
             50..55 => self.store(),
-            55..85 => {
+            55..60 | 63..85 => {
                 let ticks = 1 + self.world.random.below(4);
                 self.world.tick(ticks);
             }
@@ -121,10 +121,38 @@ impl Run {
             97 => self.world.loss = self.world.random.below(20),
             98 => self.world.loss = 0,
             99 if self.total => self.fail_all(),
+            60..63 => self.read(),
             _ => self.world.tick(60),
         }
         self.collect();
         self.check_views();
+    }
+
+    /// Any replica returns what it says it has.
+    fn read(&mut self) {
+        let at = self.world.random.below(3) as usize;
+        let Some(status) = self.world.status(at) else {
+            return;
+        };
+        if status.committed_next == 0 || status.transferring {
+            return;
+        }
+        let from = self.world.random.below(status.committed_next);
+        let reply = self.world.poll(at, poll_query(Strategy::Offset(from), 3));
+        if reply.status != 0 {
+            return;
+        }
+        let got = messages(&reply);
+        assert_eq!(
+            got.first().map(|(offset, _)| *offset),
+            Some(from),
+            "node {at}"
+        );
+        for (offset, payload) in got {
+            if let Some(confirmed) = self.confirmed.get(&offset) {
+                assert_eq!(payload, *confirmed, "node {at} offset {offset}");
+            }
+        }
     }
 
     fn fail_all(&mut self) {

@@ -100,7 +100,11 @@ fn segments_roll_and_old_messages_are_read_from_disk() {
         segment_size: 2000,
         ..TopicOptions::default()
     };
-    let mut single = Single::new(Limits::tiny());
+    let limits = Limits {
+        poll_bytes_max: 1 << 20,
+        ..Limits::tiny()
+    };
+    let mut single = Single::new(limits.clone());
     single.open(spec(options.clone()));
     for request in 1..=60 {
         let payload = vec![vec![request as u8; 200]];
@@ -124,7 +128,7 @@ fn segments_roll_and_old_messages_are_read_from_disk() {
                 }
             }
         }
-        single.crash(Limits::tiny());
+        single.crash(limits.clone());
         single.open(spec(options.clone()));
     }
 }

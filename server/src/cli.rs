@@ -29,7 +29,8 @@ pub struct DevArgs {
     #[arg(long, default_value_t = 3, value_parser = parse_nodes)]
     pub nodes: u8,
     /// Client port of the first node; replica ports start 1000 above
-    #[arg(long, default_value_t = 8090, value_parser = clap::value_parser!(u16).range(1024..=64_000))]
+    #[arg(long, default_value_t = 8090)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1024..=64_000))]
     pub base_port: u16,
     /// Folder for data and logs; created when missing, reused when present
     #[arg(long, default_value = "./biplane-data")]

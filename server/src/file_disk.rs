@@ -119,7 +119,8 @@ impl FileDisk {
                     for request in requests {
                         let DiskRequest { queue, token, op } = request;
                         let result = worker.execute(op);
-                        // The node is gone when nobody takes completions; there is nothing to promise.
+                        // The node is gone when nobody takes completions; there is nothing to
+                        // promise.
                         completions.post(DiskCompletion {
                             queue,
                             token,

@@ -1,6 +1,7 @@
 //! # biplane-server
 //!
-//! The edges of a Biplane node: sockets, files, clocks, threads, configuration and the command line,
+//! The edges of a Biplane node: sockets, files, clocks, threads, configuration and the command
+//! line,
 //! around protocol crates that have none of these.
 //!
 //! ```text
@@ -17,7 +18,8 @@
 //! the same doors.
 //!
 //! Invariants: one loop steps the planes, nothing else does; a completion of the disk is never
-//! dropped; a frame for a peer never waits; memory taken on behalf of a connection is bounded before
+//! dropped; a frame for a peer never waits; memory taken on behalf of a connection is bounded
+//! before
 //! it is taken.
 
 pub mod cli;

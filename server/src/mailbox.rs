@@ -1,6 +1,7 @@
 //! How other tasks and threads reach the node's loop: typed boxes, and one bell for all of them.
 //!
-//! The loop takes from every box without waiting and sleeps on the bell alone, so a wake-up costs one
+//! The loop takes from every box without waiting and sleeps on the bell alone, so a wake-up costs
+//! one
 //! atomic swap however many boxes there are.
 
 use std::future::poll_fn;

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The loop takes what has arrived, steps a plane, and carries the outputs to where they belong. It
-//! decides nothing: which frame may be sent when, and what must be durable before it, is the planes'
+//! decides nothing: which frame may be sent when, and what must be durable before it, is the
+//! planes'
 //! business.
 
 mod boot;

@@ -26,7 +26,7 @@ use biplane_wire::{Message, ReplicaFrame, ReplicaId};
 
 use crate::mailbox::Post;
 use crate::runtime;
-pub use listener::ListenError;
+pub(crate) use listener::ListenError;
 pub(crate) use listener::bind;
 use registry::Registry;
 

@@ -1,7 +1,6 @@
 //! `biplane serve`: one node in this process, until it is asked to stop.
 
 use std::io::Read as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
@@ -67,7 +66,7 @@ fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let settings = Settings {
         config,
         replica_id: args.replica_id,
-        data: args.data.clone().map(PathBuf::from),
+        data: args.data.clone(),
         with_default_root: args.with_default_root_credentials,
         supervised: args.supervised,
     };

@@ -45,7 +45,11 @@ pub fn cluster() -> ClusterId {
 pub fn bare_groups(partitions: u32) -> Vec<(GroupId, Durability)> {
     let mut groups = vec![(GroupId::METADATA, Durability::Disk)];
     for partition in 0..partitions {
-        let policy = if partition % 2 == 0 { Durability::Memory } else { Durability::Disk };
+        let policy = if partition % 2 == 0 {
+            Durability::Memory
+        } else {
+            Durability::Disk
+        };
         groups.extend(GroupId::partition(1, 1, partition).map(|group| (group, policy)));
     }
     groups
@@ -71,11 +75,13 @@ impl BareNode {
     ) -> Result<Self, String> {
         let mut groups = BTreeMap::new();
         for (index, &(group, durability)) in config.groups.iter().enumerate() {
-            let opened =
-                BareGroup::open(config, index as u64, group, durability, disk, out)?;
+            let opened = BareGroup::open(config, index as u64, group, durability, disk, out)?;
             groups.insert(group, opened);
         }
-        Ok(Self { groups, wall_micros: 0 })
+        Ok(Self {
+            groups,
+            wall_micros: 0,
+        })
     }
 
     fn group_of_queue(&mut self, queue: QueueId) -> Option<&mut BareGroup> {
@@ -85,9 +91,19 @@ impl BareNode {
     fn call(&mut self, token: u64, call: Call, out: &mut Vec<Effect>) {
         let wall_micros = self.wall_micros;
         match call {
-            Call::Request { group, client, session, request, operation, body } => {
+            Call::Request {
+                group,
+                client,
+                session,
+                request,
+                operation,
+                body,
+            } => {
                 let Some(found) = self.groups.get_mut(&group) else {
-                    let answer = Answer::Transient { maybe: false, code: 58 };
+                    let answer = Answer::Transient {
+                        maybe: false,
+                        code: 58,
+                    };
                     out.push(Effect::Answer { token, answer });
                     return;
                 };
@@ -95,7 +111,10 @@ impl BareNode {
                 found.submit(token, header, wall_micros, out);
             }
             Call::Register { .. } | Call::Logout { .. } | Call::Poll { .. } | Call::Directory => {
-                out.push(Effect::Answer { token, answer: Answer::Refused(3) });
+                out.push(Effect::Answer {
+                    token,
+                    answer: Answer::Refused(3),
+                });
             }
         }
     }
@@ -106,7 +125,9 @@ impl Machine for BareNode {
         match cause {
             Cause::Tick { wall_micros } => {
                 self.wall_micros = wall_micros;
-                self.groups.values_mut().for_each(|group| group.tick(wall_micros, out));
+                self.groups
+                    .values_mut()
+                    .for_each(|group| group.tick(wall_micros, out));
             }
             Cause::Frame { frame, .. } => {
                 if let Some(group) = self.groups.get_mut(&frame.group()) {
@@ -119,7 +140,9 @@ impl Machine for BareNode {
                 }
             }
             Cause::Peer { peer, connected } => {
-                self.groups.values_mut().for_each(|group| group.peer(peer, connected, out));
+                self.groups
+                    .values_mut()
+                    .for_each(|group| group.peer(peer, connected, out));
             }
             Cause::Call { token, call } => self.call(token, *call, out),
             Cause::Flush => {}
@@ -135,7 +158,9 @@ impl Machine for BareNode {
     }
 
     fn durability(&self, group: GroupId, _operation: Operation) -> Durability {
-        self.groups.get(&group).map_or(Durability::Memory, BareGroup::durability)
+        self.groups
+            .get(&group)
+            .map_or(Durability::Memory, BareGroup::durability)
     }
 
     fn facts(&self, group: GroupId) -> Option<GroupFacts> {

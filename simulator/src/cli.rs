@@ -29,12 +29,14 @@ pub struct Arguments {
     pub keep_going: bool,
     /// Folder for bundles of failed runs.
     pub bundles: Option<String>,
+    /// Options set by hand, `key=value`.
+    pub settings: Vec<String>,
 }
 
 /// How to call the program.
 pub const USAGE: &str = "\
 simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
-         [--keep-going] [--bundles DIR] [--smoke]
+         [--set KEY=VALUE] [--keep-going] [--bundles DIR] [--smoke]
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
   --profile P    calm net clock crash disk transfer churn correlated lite all (default all);
@@ -45,6 +47,7 @@ simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
   --log          print what happened, event by event
   --keep-going   do not stop at the first failure
   --bundles DIR  write what helps to understand a failed run to DIR
+  --set K=V      override one option, e.g. replicas=3; may be repeated
   --smoke        the fixed set of every change: a few seeds of each profile
 
 Exit codes: 0 passed, 1 safety, 2 liveness, 3 panic, 4 vacuous, 5 misuse or own fault.
@@ -66,6 +69,7 @@ impl Arguments {
             log: false,
             keep_going: false,
             bundles: None,
+            settings: Vec::new(),
         };
         let mut words = words;
         while let Some(word) = words.next() {
@@ -76,6 +80,7 @@ impl Arguments {
                 "--runs" => arguments.runs = parse_number(&value()?)?,
                 "--minutes" => arguments.minutes = Some(parse_number(&value()?)?),
                 "--bundles" => arguments.bundles = Some(value()?),
+                "--set" => arguments.settings.push(value()?),
                 "--twice" => arguments.twice = true,
                 "--log" => arguments.log = true,
                 "--keep-going" => arguments.keep_going = true,
@@ -171,11 +176,13 @@ impl Tally {
 ///
 /// # Errors
 ///
-/// Two runs of the seed differ: a fault of the simulator or of a core's determinism.
+/// A setting that does not fit, or two runs of the seed that differ: a fault of the simulator or
+/// of a core's determinism.
 pub fn run_seed(arguments: &Arguments, seed: u64, profile: Profile) -> Result<Outcome, String> {
-    let outcome = crate::run(seed, profile, arguments.log);
+    let settings = &arguments.settings;
+    let outcome = crate::run(seed, profile, settings, arguments.log)?;
     if arguments.twice {
-        let again = crate::run(seed, profile, false);
+        let again = crate::run(seed, profile, settings, false)?;
         if again.trace != outcome.trace || again.verdict != outcome.verdict {
             return Err(format!(
                 "seed {seed} {} is not deterministic: {:016x} and {:016x}",
@@ -191,8 +198,7 @@ pub fn run_seed(arguments: &Arguments, seed: u64, profile: Profile) -> Result<Ou
 /// The bundle of a failed run: it is run again with its log kept.
 #[must_use]
 pub fn failure_bundle(outcome: &Outcome) -> String {
-    let options = &outcome.options;
-    let again = crate::run(options.seed, options.profile, true);
+    let again = crate::World::new(outcome.options.clone(), true).run();
     report::bundle(&again)
 }
 
@@ -209,7 +215,13 @@ mod tests {
         let parsed = parse("--seed 7 --profile lite,net --runs 3 --twice").expect("valid");
         assert_eq!((parsed.seed, parsed.runs, parsed.twice), (7, 3, true));
         assert_eq!(parsed.profiles, [Profile::Lite, Profile::Net]);
-        for wrong in ["--seed", "--seed x", "--profile nope", "--frobnicate", "--runs -1"] {
+        for wrong in [
+            "--seed",
+            "--seed x",
+            "--profile nope",
+            "--frobnicate",
+            "--runs -1",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -218,6 +230,11 @@ mod tests {
     fn a_commit_hash_is_a_seed() {
         let hash = "0123456789abcdef0123456789abcdef01234567";
         let seed = parse(&format!("--seed {hash}")).expect("valid").seed;
-        assert_eq!(seed, parse(&format!("--seed {}", hash.to_uppercase())).expect("valid").seed);
+        assert_eq!(
+            seed,
+            parse(&format!("--seed {}", hash.to_uppercase()))
+                .expect("valid")
+                .seed
+        );
     }
 }

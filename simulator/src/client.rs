@@ -134,7 +134,9 @@ impl Client {
     pub fn wake(&mut self, now: Nanos) -> Action {
         if let Some(pending) = &self.pending {
             if now < pending.until {
-                return Action::Wait { until: pending.until };
+                return Action::Wait {
+                    until: pending.until,
+                };
             }
             if pending.token.is_some() {
                 self.choose_node();
@@ -145,11 +147,18 @@ impl Client {
             return Action::Nothing;
         }
         if now < self.next_at {
-            return Action::Wait { until: self.next_at };
+            return Action::Wait {
+                until: self.next_at,
+            };
         }
         let call = self.workload.next(&mut self.prng);
-        self.pending =
-            Some(Pending { call, token: None, until: now, attempts: 0, started: now });
+        self.pending = Some(Pending {
+            call,
+            token: None,
+            until: now,
+            attempts: 0,
+            started: now,
+        });
         self.send(now)
     }
 
@@ -164,12 +173,18 @@ impl Client {
         };
         pending.attempts += 1;
         pending.until = deadline;
-        Action::Call { node: self.node, call: pending.call.clone(), deadline }
+        Action::Call {
+            node: self.node,
+            call: pending.call.clone(),
+            deadline,
+        }
     }
 
     /// The call was sent under this token; the token of the attempt before is returned.
     pub fn sent(&mut self, token: u64) -> Option<u64> {
-        self.pending.as_mut().and_then(|pending| pending.token.replace(token))
+        self.pending
+            .as_mut()
+            .and_then(|pending| pending.token.replace(token))
     }
 
     /// An answer came.
@@ -189,7 +204,9 @@ impl Client {
                     *more = more.saturating_sub(1);
                 }
                 self.next_at = now + self.prng.exponential(self.think_mean);
-                Action::Wait { until: self.next_at }
+                Action::Wait {
+                    until: self.next_at,
+                }
             }
             Step::Retry => {
                 let pause = 5 * MILLISECOND + self.prng.exponential(30 * MILLISECOND);

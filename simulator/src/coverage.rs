@@ -24,7 +24,10 @@ impl Counters {
 
     /// All counts that are not zero, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.counts.iter().map(|(&name, &count)| (name, count)).filter(|(_, count)| *count > 0)
+        self.counts
+            .iter()
+            .map(|(&name, &count)| (name, count))
+            .filter(|(_, count)| *count > 0)
     }
 
     /// Adds all counts of another run.
@@ -51,7 +54,10 @@ impl Counters {
             | Profile::Churn
             | Profile::All => {}
         }
-        needed.into_iter().find(|name| self.get(name) == 0).map(|name| format!("no {name}"))
+        needed
+            .into_iter()
+            .find(|name| self.get(name) == 0)
+            .map(|name| format!("no {name}"))
     }
 }
 
@@ -63,7 +69,10 @@ mod tests {
     fn a_run_without_commits_is_vacuous() {
         let options = Options::drawn(1, Profile::Calm);
         let mut counters = Counters::default();
-        assert_eq!(counters.missing(&options).as_deref(), Some("no ops committed"));
+        assert_eq!(
+            counters.missing(&options).as_deref(),
+            Some("no ops committed")
+        );
         for name in ["ops committed", "requests completed", "frames delivered"] {
             counters.add(name, 1);
         }

@@ -17,8 +17,8 @@ use biplane_journal::{
     DiskRequest, DiskVerb, DiskView, QueueId, ReadBuffer,
 };
 
-pub use self::content::{CrashMode, Damage, FileContent, SECTOR};
 use self::content::Fates;
+pub use self::content::{CrashMode, Damage, FileContent, SECTOR};
 use self::tree::Tree;
 use crate::prng::Prng;
 use crate::time::Nanos;
@@ -55,6 +55,14 @@ impl DiskOptions {
             sync_error_parts: 0,
             read_error_parts: 0,
         }
+    }
+}
+
+impl DiskOptions {
+    /// Whether operations may fail by draw.
+    #[must_use]
+    pub const fn has_errors(&self) -> bool {
+        self.write_error_parts > 0 || self.sync_error_parts > 0 || self.read_error_parts > 0
     }
 }
 
@@ -97,6 +105,8 @@ pub struct VirtualDisk {
     queues: BTreeMap<QueueId, VecDeque<Waiting>>,
     finished: VecDeque<DiskCompletion>,
     counts: DiskCounts,
+    /// Whether writes and syncs do not fail for now.
+    spared: bool,
 }
 
 impl VirtualDisk {
@@ -111,12 +121,18 @@ impl VirtualDisk {
             queues: BTreeMap::new(),
             finished: VecDeque::new(),
             counts: DiskCounts::default(),
+            spared: false,
         }
     }
 
     /// Other latencies and error rates from now on.
     pub fn set_options(&mut self, options: DiskOptions) {
         self.options = options;
+    }
+
+    /// Whether writes and syncs do not fail by draw for now.
+    pub fn spare(&mut self, spared: bool) {
+        self.spared = spared;
     }
 
     /// What happened so far.
@@ -128,16 +144,21 @@ impl VirtualDisk {
     /// When the next request is to be executed.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.queues.values().filter_map(|queue| queue.front()).map(|head| head.due).min()
+        self.queues
+            .values()
+            .filter_map(|queue| queue.front())
+            .map(|head| head.due)
+            .min()
     }
 
     /// Executes everything due by `now`, in the order it is due.
     pub fn run_until(&mut self, now: Nanos) {
         self.now = now;
         loop {
-            let heads = self.queues.iter().filter_map(|(queue, waiting)| {
-                waiting.front().map(|head| (head.due, *queue))
-            });
+            let heads = self
+                .queues
+                .iter()
+                .filter_map(|(queue, waiting)| waiting.front().map(|head| (head.due, *queue)));
             let Some((due, queue)) = heads.min() else {
                 return;
             };
@@ -163,20 +184,33 @@ impl VirtualDisk {
             Some(kind) => Err(kind),
             None => self.execute(&op),
         };
-        let result =
-            result.map_err(|kind| DiskError { verb: op.verb(), path: op.path().clone(), kind });
-        self.finished.push_back(DiskCompletion { queue, token, result });
+        let result = result.map_err(|kind| DiskError {
+            verb: op.verb(),
+            path: op.path().clone(),
+            kind,
+        });
+        self.finished.push_back(DiskCompletion {
+            queue,
+            token,
+            result,
+        });
     }
 
     /// An error by draw, with the effect it has.
     fn strike(&mut self, op: &DiskOp) -> Option<DiskErrorKind> {
         let options = self.options;
         let failed = DiskErrorKind::Io(Some(5));
+        if self.spared && !matches!(op, DiskOp::Read { .. }) {
+            return None;
+        }
         match op {
             DiskOp::Read { .. } if self.prng.chance(options.read_error_parts) => {}
-            DiskOp::Write { path, offset, data, sync: true }
-                if self.prng.chance(options.sync_error_parts) =>
-            {
+            DiskOp::Write {
+                path,
+                offset,
+                data,
+                sync: true,
+            } if self.prng.chance(options.sync_error_parts) => {
                 let file = self.tree.open_or_create(path).ok()?;
                 file.write(*offset, gather(data));
                 file.fail_sync();
@@ -194,7 +228,12 @@ impl VirtualDisk {
 
     fn execute(&mut self, op: &DiskOp) -> Result<DiskReply, DiskErrorKind> {
         match op {
-            DiskOp::Write { path, offset, data, sync } => {
+            DiskOp::Write {
+                path,
+                offset,
+                data,
+                sync,
+            } => {
                 let file = self.tree.open_or_create(path)?;
                 file.write(*offset, gather(data));
                 if *sync {
@@ -228,7 +267,9 @@ impl VirtualDisk {
     fn interrupt(&mut self, op: &DiskOp) {
         // An error changes nothing here: the operation would have failed anyway.
         let _ = match op {
-            DiskOp::Write { path, offset, data, .. } => {
+            DiskOp::Write {
+                path, offset, data, ..
+            } => {
                 let written = self.tree.open_or_create(path);
                 written.map(|file| file.write(*offset, gather(data)))
             }
@@ -276,12 +317,21 @@ impl VirtualDisk {
     #[must_use]
     pub fn durable(&self, path: &DiskPath) -> Option<(&[u8], Version)> {
         let (inode, file) = self.tree.durable_file(path)?;
-        Some((file.durable(), Version { inode, generation: file.generation() }))
+        Some((
+            file.durable(),
+            Version {
+                inode,
+                generation: file.generation(),
+            },
+        ))
     }
 
     /// Damages the sector of a file at `position`; false when there is none.
     pub fn damage(&mut self, path: &DiskPath, position: u64, damage: Damage) -> bool {
-        let hit = self.tree.file_mut(path).is_ok_and(|file| file.damage(position, damage));
+        let hit = self
+            .tree
+            .file_mut(path)
+            .is_ok_and(|file| file.damage(position, damage));
         self.counts.damaged += u64::from(hit);
         hit
     }
@@ -333,8 +383,14 @@ impl Disk for VirtualDisk {
     fn submit(&mut self, request: DiskRequest) {
         let time = self.latency(&request.op);
         let waiting = self.queues.entry(request.queue).or_default();
-        let start = waiting.back().map_or(self.now, |last| last.due.max(self.now));
-        waiting.push_back(Waiting { request, start, due: start + time });
+        let start = waiting
+            .back()
+            .map_or(self.now, |last| last.due.max(self.now));
+        waiting.push_back(Waiting {
+            request,
+            start,
+            due: start + time,
+        });
     }
 
     fn poll(&mut self) -> Option<DiskCompletion> {
@@ -347,18 +403,31 @@ impl DiskView for VirtualDisk {
         match self.tree.file(path) {
             Ok(file) => Ok(Some(file.len())),
             Err(DiskErrorKind::NotFound) => Ok(None),
-            Err(kind) => Err(DiskError { verb: DiskVerb::Read, path: path.clone(), kind }),
+            Err(kind) => Err(DiskError {
+                verb: DiskVerb::Read,
+                path: path.clone(),
+                kind,
+            }),
         }
     }
 
     fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
-        let fail = |kind| DiskError { verb: DiskVerb::Read, path: path.clone(), kind };
+        let fail = |kind| DiskError {
+            verb: DiskVerb::Read,
+            path: path.clone(),
+            kind,
+        };
         let file = self.tree.file(path).map_err(fail)?;
-        file.read(offset, buf).ok_or_else(|| fail(DiskErrorKind::Io(Some(5))))
+        file.read(offset, buf)
+            .ok_or_else(|| fail(DiskErrorKind::Io(Some(5))))
     }
 
     fn list(&self, path: &DiskPath) -> Result<Vec<DirEntry>, DiskError> {
-        let fail = |kind| DiskError { verb: DiskVerb::List, path: path.clone(), kind };
+        let fail = |kind| DiskError {
+            verb: DiskVerb::List,
+            path: path.clone(),
+            kind,
+        };
         self.tree.list(path).map_err(fail)
     }
 }
@@ -373,8 +442,15 @@ impl DiskView for DurableView<'_> {
     }
 
     fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
-        let fail = |kind| DiskError { verb: DiskVerb::Read, path: path.clone(), kind };
-        let (bytes, _) = self.0.durable(path).ok_or_else(|| fail(DiskErrorKind::NotFound))?;
+        let fail = |kind| DiskError {
+            verb: DiskVerb::Read,
+            path: path.clone(),
+            kind,
+        };
+        let (bytes, _) = self
+            .0
+            .durable(path)
+            .ok_or_else(|| fail(DiskErrorKind::NotFound))?;
         let rest = bytes.get(offset as usize..).unwrap_or(&[]);
         let count = rest.len().min(buf.len());
         buf[..count].copy_from_slice(&rest[..count]);

@@ -34,6 +34,7 @@ pub mod machine;
 pub mod network;
 pub mod options;
 pub mod oracle;
+pub mod overrides;
 pub mod partitions;
 pub mod planes;
 pub mod prng;
@@ -46,9 +47,21 @@ pub mod world;
 pub use options::{Options, Profile};
 pub use world::{Outcome, Verdict, World};
 
-/// Runs one seed of a profile to its verdict.
-#[must_use]
-pub fn run(seed: u64, profile: Profile, keep_log: bool) -> Outcome {
+/// Runs one seed of a profile to its verdict, with settings made by hand.
+///
+/// # Errors
+///
+/// A setting that does not exist or does not fit.
+pub fn run(
+    seed: u64,
+    profile: Profile,
+    settings: &[String],
+    keep_log: bool,
+) -> Result<Outcome, String> {
+    let mut options = Options::drawn(seed, profile);
+    for setting in settings {
+        overrides::apply(&mut options, setting)?;
+    }
     report::quiet_panics();
-    World::new(Options::drawn(seed, profile), keep_log).run()
+    Ok(World::new(options, keep_log).run())
 }

@@ -6,7 +6,9 @@
 
 use biplane_journal::{DiskCompletion, DiskPath, DiskRequest, DiskView};
 use biplane_vsr::{Durability, Replica};
-use biplane_wire::{ClientId, EvictionReason, GroupId, Message, Op, Operation, PartitionKey, ReplicaFrame};
+use biplane_wire::{
+    ClientId, EvictionReason, GroupId, Message, Op, Operation, PartitionKey, ReplicaFrame,
+};
 
 /// What a client asks of a node.
 #[derive(Clone, Debug)]

@@ -21,7 +21,9 @@ fn main() -> ExitCode {
 /// Runs everything asked for; the exit code.
 fn sweep(arguments: &Arguments) -> u8 {
     let start = Instant::now();
-    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let limit = arguments
+        .minutes
+        .map(|minutes| Duration::from_secs(60 * minutes));
     let mut worst = 0;
     for &profile in &arguments.profiles {
         let began = Instant::now();
@@ -34,7 +36,7 @@ fn sweep(arguments: &Arguments) -> u8 {
             match cli::run_seed(arguments, seed, profile) {
                 Ok(outcome) => {
                     tally.add(&outcome);
-                    say(arguments, &outcome);
+                    report_run(arguments, &outcome);
                     if outcome.verdict.exit_code() != 0
                         && outcome.verdict.exit_code() != 4
                         && !arguments.keep_going
@@ -43,12 +45,14 @@ fn sweep(arguments: &Arguments) -> u8 {
                     }
                 }
                 Err(text) => {
-                    println!("{text}");
+                    say(&text);
                     return EXIT_OWN_FAULT;
                 }
             }
         }
-        print!("{}", tally.table(profile.name(), began.elapsed().as_secs_f64()));
+        say(tally
+            .table(profile.name(), began.elapsed().as_secs_f64())
+            .trim_end());
         if worst == 0 {
             worst = tally.exit_code();
         }
@@ -56,24 +60,29 @@ fn sweep(arguments: &Arguments) -> u8 {
     worst
 }
 
-fn say(arguments: &Arguments, outcome: &biplane_simulator::Outcome) {
-    println!("{}", report::verdict_line(outcome));
+/// Prints a line. A reader that went away is no reason to stop.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+fn report_run(arguments: &Arguments, outcome: &biplane_simulator::Outcome) {
+    say(&report::verdict_line(outcome));
     if arguments.log {
-        print!("{}", report::bundle(outcome));
+        say(&report::bundle(outcome));
         return;
     }
     if outcome.verdict.exit_code() == 0 {
-        let _ = std::io::stdout().flush();
         return;
     }
-    println!("  {}", report::reproduce(outcome));
+    say(&format!("  {}", report::reproduce(outcome)));
     if let Some(folder) = &arguments.bundles {
         let options = &outcome.options;
         let name = format!("{folder}/{}-{}.txt", options.profile.name(), options.seed);
         let text = cli::failure_bundle(outcome);
         match std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&name, text)) {
-            Ok(()) => println!("  bundle: {name}"),
-            Err(error) => println!("  no bundle: {error}"),
+            Ok(()) => say(&format!("  bundle: {name}")),
+            Err(error) => say(&format!("  no bundle: {error}")),
         }
     }
 }

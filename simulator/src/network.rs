@@ -183,7 +183,13 @@ impl Network {
             count,
             options,
             directions: (0..pairs).map(direction).collect(),
-            connections: vec![Connection { up: false, epoch: 0 }; pairs],
+            connections: vec![
+                Connection {
+                    up: false,
+                    epoch: 0
+                };
+                pairs
+            ],
             running: vec![false; usize::from(count)],
             cuts: Cuts::none(count),
             counts: NetworkCounts::default(),
@@ -253,7 +259,12 @@ impl Network {
         } else {
             Payload::Frame(message)
         };
-        let packet = Packet { from, to, epoch, bytes };
+        let packet = Packet {
+            from,
+            to,
+            epoch,
+            bytes,
+        };
         if options.datagram && direction.prng.chance(options.replay_parts) {
             self.counts.replayed += 1;
             let late = now + direction.prng.between(0, 2 * SECOND);
@@ -332,7 +343,12 @@ impl Network {
             let direction = &mut self.directions[index];
             self.counts.lost_with_connection += direction.held.len() as u64;
             direction.held.clear();
-            let notice = NetEvent::Notice { node, peer, connected: false, epoch: old };
+            let notice = NetEvent::Notice {
+                node,
+                peer,
+                connected: false,
+                epoch: old,
+            };
             let late = direction.prng.exponential(20 * MILLISECOND);
             events.push((now + late, notice));
         }
@@ -365,7 +381,12 @@ impl Network {
         for (node, peer) in [(a, b), (b, a)] {
             let index = self.at(node, peer);
             let late = self.directions[index].prng.exponential(2 * MILLISECOND);
-            let notice = NetEvent::Notice { node, peer, connected: true, epoch };
+            let notice = NetEvent::Notice {
+                node,
+                peer,
+                connected: true,
+                epoch,
+            };
             events.push((now + late, notice));
         }
     }
@@ -436,7 +457,9 @@ impl Network {
 
     /// Takes clogs back.
     pub fn unclog(&mut self) {
-        self.directions.iter_mut().for_each(|direction| direction.clogged_until = 0);
+        self.directions
+            .iter_mut()
+            .for_each(|direction| direction.clogged_until = 0);
     }
 }
 

@@ -54,13 +54,19 @@ impl Profile {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(profile, _)| *profile == self).map_or("", |(_, name)| name)
+        Self::NAMED
+            .iter()
+            .find(|(profile, _)| *profile == self)
+            .map_or("", |(_, name)| name)
     }
 
     /// The profile of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(_, known)| *known == name).map(|(profile, _)| *profile)
+        Self::NAMED
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(profile, _)| *profile)
     }
 }
 
@@ -135,6 +141,8 @@ pub struct Options {
     pub correlated: bool,
     /// Whether streams and topics come and go.
     pub churn: bool,
+    /// What was set by hand, in order.
+    pub overrides: Vec<String>,
 }
 
 /// Which classes a profile allows: always, perhaps, or never.
@@ -181,7 +189,11 @@ impl Classes {
             P::Calm | P::Clock => Never,
             _ => Perhaps,
         };
-        let net_sure = if matches!(profile, P::Net | P::Lite) { Always } else { net };
+        let net_sure = if matches!(profile, P::Net | P::Lite) {
+            Always
+        } else {
+            net
+        };
         let crash = match profile {
             P::Crash | P::Correlated | P::Lite | P::Disk | P::Transfer => Always,
             P::All | P::Churn => Perhaps,
@@ -249,11 +261,16 @@ impl Options {
             tiny_limits: prng.chance(500_000),
             network,
             disk,
-            clock_severity: if classes.clock { prng.between(1, 4) as u32 } else { 0 },
+            clock_severity: if classes.clock {
+                prng.between(1, 4) as u32
+            } else {
+                0
+            },
             faults,
             absence_mean: if classes.absence { 10 * SECOND } else { SECOND },
             correlated: profile == Profile::Correlated,
-            churn: profile == Profile::Churn || profile == Profile::All && prng.chance(500_000),
+            churn: profile == Profile::Churn,
+            overrides: Vec::new(),
         };
         if profile == Profile::Lite {
             options.machine = MachineKind::Bare;
@@ -362,7 +379,9 @@ mod tests {
 
     #[test]
     fn every_class_is_drawn_and_left_out_in_some_runs_of_all() {
-        let runs: Vec<_> = (0..200).map(|seed| Options::drawn(seed, Profile::All)).collect();
+        let runs: Vec<_> = (0..200)
+            .map(|seed| Options::drawn(seed, Profile::All))
+            .collect();
         let has = |test: &dyn Fn(&Options) -> bool| {
             let count = runs.iter().filter(|run| test(run)).count();
             assert!((20..180).contains(&count), "{count} of 200");

@@ -8,16 +8,18 @@ pub mod acknowledged;
 pub mod committed;
 pub mod convergence;
 pub mod durable;
+pub mod exactly_once;
 pub mod messages;
 pub mod promises;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use biplane_wire::GroupId;
 
 use self::acknowledged::Acknowledged;
 use self::committed::Committed;
+use self::exactly_once::ExactlyOnce;
 use self::messages::Messages;
 use self::promises::Promises;
 use crate::disk::VirtualDisk;
@@ -38,7 +40,11 @@ impl Violation {
     /// A violation in a group.
     #[must_use]
     pub fn new(oracle: &'static str, group: GroupId, text: String) -> Self {
-        Self { oracle, group: Some(group), text }
+        Self {
+            oracle,
+            group: Some(group),
+            text,
+        }
     }
 }
 
@@ -71,6 +77,21 @@ pub struct GroupKey {
     pub incarnation: u64,
 }
 
+impl GroupKey {
+    /// The log of a group on a node. A lone replica numbers the ops of a partition anew at each
+    /// start: its segments carry none.
+    #[must_use]
+    pub fn of_log(group: GroupId, incarnation: u64, replicas: usize, boot: u32) -> Self {
+        let anew = replicas == 1 && !group.is_metadata();
+        let incarnation = if anew {
+            incarnation << 20 | u64::from(boot)
+        } else {
+            incarnation
+        };
+        Self { group, incarnation }
+    }
+}
+
 /// A node as oracles see it: what runs, if it runs, and what is on its disk.
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
@@ -93,13 +114,24 @@ pub struct Oracles {
     pub acknowledged: Acknowledged,
     /// Nothing is promised that the disk does not keep.
     pub promises: Promises,
+    /// No request twice, and none before its time.
+    pub exactly_once: ExactlyOnce,
     /// Offsets and what readers saw of them.
     pub messages: Messages,
+    /// Memory-only groups that lost more memory than their promise covers: a loss in them is no
+    /// violation any more.
+    pub exposed: BTreeSet<GroupKey>,
     /// Comparisons made at the end.
     pub converged: u64,
 }
 
 impl Oracles {
+    /// Whether losses in a group are permitted.
+    #[must_use]
+    pub fn is_exposed(&self, group: GroupId, incarnation: u64) -> bool {
+        self.exposed.contains(&GroupKey { group, incarnation })
+    }
+
     /// How many comparisons each oracle made.
     #[must_use]
     pub fn comparisons(&self) -> BTreeMap<&'static str, u64> {
@@ -111,7 +143,11 @@ impl Oracles {
             ("O5 acknowledged kept", self.acknowledged.checked),
             ("O6 offsets", self.messages.assigned),
             ("O7 polls", self.messages.polled),
-            ("O10 acknowledged kept at restart", self.promises.restarts_checked),
+            ("O8 exactly once", self.exactly_once.checked),
+            (
+                "O10 acknowledged kept at restart",
+                self.promises.restarts_checked,
+            ),
             ("O10 acknowledgement is held", self.promises.acks_checked),
             ("O14 convergence", self.converged),
         ])
@@ -143,7 +179,15 @@ mod tests {
 
     #[test]
     fn quorums_are_those_of_the_table_and_intersect() {
-        let table = [(1, 1, 1), (2, 2, 2), (3, 2, 2), (4, 2, 3), (5, 3, 3), (6, 3, 4), (9, 3, 7)];
+        let table = [
+            (1, 1, 1),
+            (2, 2, 2),
+            (3, 2, 2),
+            (4, 2, 3),
+            (5, 3, 3),
+            (6, 3, 4),
+            (9, 3, 7),
+        ];
         for (count, replication, view_change) in table {
             assert_eq!(replication_quorum(count), replication, "{count}");
             assert_eq!(view_change_quorum(count), view_change, "{count}");

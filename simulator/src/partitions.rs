@@ -42,7 +42,10 @@ impl Cuts {
     /// Everyone hears everyone.
     #[must_use]
     pub fn none(count: u8) -> Self {
-        Self { count, cut: vec![false; usize::from(count) * usize::from(count)] }
+        Self {
+            count,
+            cut: vec![false; usize::from(count) * usize::from(count)],
+        }
     }
 
     /// Whether nothing passes in this direction.
@@ -93,10 +96,13 @@ impl Cuts {
                 let mut order: Vec<usize> = (0..everyone).collect();
                 prng.shuffle(&mut order);
                 let size = prng.between(1, (everyone as u64 - 1).max(1)) as usize;
-                order[..size].iter().for_each(|&node| side[node] = Some(true));
+                order[..size]
+                    .iter()
+                    .for_each(|&node| side[node] = Some(true));
             }
             Shape::Coin => {
-                side.iter_mut().for_each(|side| *side = Some(prng.chance(500_000)));
+                side.iter_mut()
+                    .for_each(|side| *side = Some(prng.chance(500_000)));
             }
             Shape::IsolateOne => side[prng.index(everyone)] = Some(true),
             Shape::IsolatePrimary => side[usize::from(primary) % everyone] = Some(true),
@@ -104,7 +110,9 @@ impl Cuts {
                 let mut order: Vec<usize> = (0..everyone).collect();
                 prng.shuffle(&mut order);
                 let half = everyone.div_ceil(2);
-                order[half..].iter().for_each(|&node| side[node] = Some(true));
+                order[half..]
+                    .iter()
+                    .for_each(|&node| side[node] = Some(true));
                 side[order[0]] = None;
             }
             Shape::Ring => return Self::ring(count),
@@ -142,7 +150,9 @@ mod tests {
         for seed in 0..20 {
             let cuts = Cuts::drawn(3, Shape::IsolateOne, true, 0, &mut Prng::new(seed));
             let pairs = [(0, 1), (0, 2), (1, 2)];
-            let both = pairs.iter().filter(|&&(a, b)| cuts.is_cut(a, b) && cuts.is_cut(b, a));
+            let both = pairs
+                .iter()
+                .filter(|&&(a, b)| cuts.is_cut(a, b) && cuts.is_cut(b, a));
             assert_eq!(both.count(), 0);
             assert!(cuts.any());
         }

@@ -206,8 +206,14 @@ impl Machine for PlanesNode {
                 encode_snapshot(0, self.metadata.commit_min(), state, &TableImage::default());
             return xxh3(&bytes);
         }
-        let offsets = self.partitions.stored_offsets(group);
-        let current = self.partitions.stats(group).map(|stats| stats.current_offset);
+        let current = self
+            .partitions
+            .stats(group)
+            .map(|stats| stats.current_offset);
+        // A restart may forget positions that were only promised from memory (chapter 04
+        // section 2.11).
+        let kept = self.policy(group, Operation::StoreConsumerOffset) == Durability::Disk;
+        let offsets = kept.then(|| self.partitions.stored_offsets(group));
         xxh3(format!("{offsets:?} {current:?}").as_bytes())
     }
 
@@ -222,8 +228,11 @@ impl Machine for PlanesNode {
 }
 
 fn metadata_config(config: &PlanesConfig) -> metadata::Config {
-    let mut limits =
-        if config.tiny_limits { metadata::Limits::tiny() } else { metadata::Limits::default() };
+    let mut limits = if config.tiny_limits {
+        metadata::Limits::tiny()
+    } else {
+        metadata::Limits::default()
+    };
     limits.frame_bytes_max = 1 << 20;
     limits.clients_table_max = limits.clients_table_max.min(64);
     metadata::Config {
@@ -235,15 +244,21 @@ fn metadata_config(config: &PlanesConfig) -> metadata::Config {
             password_hash: "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA".to_owned(),
         },
         limits,
-        timers: metadata::Timers { replica: config.timers, ..metadata::Timers::tiny() },
+        timers: metadata::Timers {
+            replica: config.timers,
+            ..metadata::Timers::tiny()
+        },
         incarnation: u128::from(config.seed) << 1 | 1,
         seed: config.seed,
     }
 }
 
 fn partition_config(config: &PlanesConfig) -> partition::Config {
-    let limits =
-        if config.tiny_limits { partition::Limits::tiny() } else { partition::Limits::default() };
+    let limits = if config.tiny_limits {
+        partition::Limits::tiny()
+    } else {
+        partition::Limits::default()
+    };
     partition::Config {
         cluster: cluster(),
         replica: ReplicaId(config.replica),

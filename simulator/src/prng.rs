@@ -69,7 +69,11 @@ impl Prng {
 
     /// One of the entries; `None` of an empty list.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
-        if list.is_empty() { None } else { list.get(self.index(list.len())) }
+        if list.is_empty() {
+            None
+        } else {
+            list.get(self.index(list.len()))
+        }
     }
 
     /// An index drawn with the given weights; zero when all are zero.

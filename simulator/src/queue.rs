@@ -47,7 +47,12 @@ impl<E> EventQueue<E> {
     /// An empty queue at time zero.
     #[must_use]
     pub fn new(prng: Prng) -> Self {
-        Self { heap: BinaryHeap::new(), prng, sequence: 0, now: 0 }
+        Self {
+            heap: BinaryHeap::new(),
+            prng,
+            sequence: 0,
+            now: 0,
+        }
     }
 
     /// The time of the event taken last.
@@ -99,7 +104,10 @@ mod tests {
         queue.schedule(5, 'd');
         assert_eq!(queue.pop(), Some('d'));
         assert_eq!(queue.now(), 10);
-        assert_eq!([queue.pop(), queue.pop(), queue.pop()], [Some('b'), Some('c'), None]);
+        assert_eq!(
+            [queue.pop(), queue.pop(), queue.pop()],
+            [Some('b'), Some('c'), None]
+        );
     }
 
     #[test]

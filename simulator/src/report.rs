@@ -1,9 +1,11 @@
 //! What people read: frames, calls and answers on one line, verdicts, tables, bundles.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use biplane_journal::{Chunk, DiskOp, DiskRequest};
 use biplane_wire::{
     Command, CommitHeader, DoViewChangeHeader, Message, PrepareHeader, PrepareOkHeader,
     RepairRangeReplyHeader, RequestPreparesHeader, StartViewHeader,
@@ -16,23 +18,46 @@ use crate::world::{Outcome, Verdict};
 
 thread_local! {
     static PANIC_PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Remembers where panics happen instead of printing them: a panicking core is a verdict.
+/// Remembers where a core panics instead of printing it: that is a verdict. Panics of the
+/// simulator itself are printed as ever.
 pub fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            let place = info.location().map_or_else(String::new, ToString::to_string);
-            PANIC_PLACE.with(|slot| *slot.borrow_mut() = place);
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if CATCHING.get() {
+                let place = info
+                    .location()
+                    .map_or_else(String::new, ToString::to_string);
+                PANIC_PLACE.with(|slot| *slot.borrow_mut() = place);
+            } else {
+                usual(info);
+            }
         }));
     });
 }
 
-/// Where the latest panic happened.
-#[must_use]
-pub fn last_panic_place() -> String {
-    PANIC_PLACE.with(|slot| slot.borrow().clone())
+/// Runs code of a core; where and how it panicked, if it did.
+///
+/// # Errors
+///
+/// Place and message of the panic.
+pub fn catch_core<T>(core: impl FnOnce() -> T) -> Result<T, String> {
+    CATCHING.set(true);
+    let caught = catch_unwind(AssertUnwindSafe(core));
+    CATCHING.set(false);
+    caught.map_err(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "no message".to_owned());
+        let place = PANIC_PLACE.with(|slot| slot.borrow().clone());
+        format!("{place}: {text}")
+    })
 }
 
 /// A replica frame on one line.
@@ -54,7 +79,11 @@ pub fn describe_frame(message: &Message) -> String {
         Command::PrepareOk => {
             let header: &PrepareOkHeader = message.header();
             let checksum = header.prepare_checksum().0;
-            format!("{} op {} ({checksum:016x})", show_group(header.group()), header.op())
+            format!(
+                "{} op {} ({checksum:016x})",
+                show_group(header.group()),
+                header.op()
+            )
         }
         Command::Commit => {
             let header: &CommitHeader = message.header();
@@ -91,15 +120,48 @@ pub fn describe_frame(message: &Message) -> String {
     format!("{command:?} v{view} {detail}")
 }
 
+/// A disk request on one line.
+#[must_use]
+pub fn describe_disk(request: &DiskRequest) -> String {
+    let path = request.op.path().as_str();
+    let detail = match &request.op {
+        DiskOp::Write {
+            offset, data, sync, ..
+        } => {
+            format!("{} bytes at {offset} sync {sync}", Chunk::total(data))
+        }
+        DiskOp::Truncate { len, .. } => format!("to {len}"),
+        DiskOp::Replace { data, .. } => format!("{} bytes", Chunk::total(data)),
+        DiskOp::Rename { to, .. } => format!("to {}", to.as_str()),
+        _ => String::new(),
+    };
+    format!(
+        "{:?} {:?} {path} {detail}",
+        request.queue,
+        request.op.verb()
+    )
+}
+
 /// A call on one line.
 #[must_use]
 pub fn describe_call(call: &Call) -> String {
     match call {
         Call::Register { client, user_id } => format!("Register {:x} user {user_id}", client.0),
-        Call::Logout { client, session, request } => {
+        Call::Logout {
+            client,
+            session,
+            request,
+        } => {
             format!("Logout {:x} session {session} request {request}", client.0)
         }
-        Call::Request { group, client, session, request, operation, .. } => format!(
+        Call::Request {
+            group,
+            client,
+            session,
+            request,
+            operation,
+            ..
+        } => format!(
             "{operation:?} {} client {:x} session {session} request {request}",
             show_group(*group),
             client.0
@@ -126,11 +188,15 @@ pub fn describe_answer(answer: &Answer) -> String {
 #[must_use]
 pub fn reproduce(outcome: &Outcome) -> String {
     let options = &outcome.options;
-    format!(
+    let mut line = format!(
         "cargo run --release -p biplane-simulator -- --seed {} --profile {}",
         options.seed,
         options.profile.name()
-    )
+    );
+    for setting in &options.overrides {
+        let _ = write!(line, " --set {setting}");
+    }
+    line
 }
 
 /// The verdict of a run on one line.

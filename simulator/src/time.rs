@@ -61,7 +61,11 @@ impl Clock {
     /// A clock that is right.
     #[must_use]
     pub fn honest(prng: Prng) -> Self {
-        Self { wall: WallSkew::None, drift_ppm: 0, prng }
+        Self {
+            wall: WallSkew::None,
+            drift_ppm: 0,
+            prng,
+        }
     }
 
     /// Clocks whose errors are drawn; `severity` is a small number, zero for honest ones.
@@ -85,20 +89,29 @@ impl Clock {
             },
             3 => {
                 let by = signed(&mut prng, amplitude);
-                WallSkew::Step { at: prng.between(SECOND, 60 * SECOND), by }
+                WallSkew::Step {
+                    at: prng.between(SECOND, 60 * SECOND),
+                    by,
+                }
             }
             _ => WallSkew::Jitter { amplitude },
         };
         let drift = prng.below(20_000 * scale + 1);
         let drift_ppm = signed(&mut prng, drift);
-        Self { wall, drift_ppm, prng }
+        Self {
+            wall,
+            drift_ppm,
+            prng,
+        }
     }
 
     /// World time between two ticks of this node.
     #[must_use]
     pub fn tick_interval(&self) -> Nanos {
         let drift = TICK.cast_signed() / 1_000_000 * self.drift_ppm;
-        (TICK.cast_signed() + drift).max(TICK.cast_signed() / 2).cast_unsigned()
+        (TICK.cast_signed() + drift)
+            .max(TICK.cast_signed() / 2)
+            .cast_unsigned()
     }
 
     /// Microseconds since the epoch as this node reads them.
@@ -141,16 +154,33 @@ mod tests {
 
     #[test]
     fn a_stepped_clock_goes_back_once() {
-        let wall = WallSkew::Step { at: SECOND, by: -5_000_000 };
-        let mut clock = Clock { wall, drift_ppm: 0, prng: Prng::new(1) };
+        let wall = WallSkew::Step {
+            at: SECOND,
+            by: -5_000_000,
+        };
+        let mut clock = Clock {
+            wall,
+            drift_ppm: 0,
+            prng: Prng::new(1),
+        };
         assert_eq!(clock.wall_micros(0), WALL_START);
-        assert_eq!(clock.wall_micros(SECOND), WALL_START + 1_000_000 - 5_000_000);
+        assert_eq!(
+            clock.wall_micros(SECOND),
+            WALL_START + 1_000_000 - 5_000_000
+        );
     }
 
     #[test]
     fn an_oscillating_clock_returns_to_the_truth() {
-        let wall = WallSkew::Oscillation { amplitude: 1000, period: SECOND };
-        let mut clock = Clock { wall, drift_ppm: 0, prng: Prng::new(1) };
+        let wall = WallSkew::Oscillation {
+            amplitude: 1000,
+            period: SECOND,
+        };
+        let mut clock = Clock {
+            wall,
+            drift_ppm: 0,
+            prng: Prng::new(1),
+        };
         assert_eq!(clock.wall_micros(0), WALL_START);
         assert_eq!(clock.wall_micros(SECOND / 2), WALL_START + 500_000 + 1000);
         assert_eq!(clock.wall_micros(SECOND), WALL_START + 1_000_000);
@@ -158,7 +188,11 @@ mod tests {
 
     #[test]
     fn ticks_drift_but_never_stop() {
-        let clock = Clock { wall: WallSkew::None, drift_ppm: -900_000, prng: Prng::new(1) };
+        let clock = Clock {
+            wall: WallSkew::None,
+            drift_ppm: -900_000,
+            prng: Prng::new(1),
+        };
         assert_eq!(clock.tick_interval(), TICK / 2);
         assert_eq!(Clock::honest(Prng::new(1)).tick_interval(), TICK);
         for seed in 0..100 {

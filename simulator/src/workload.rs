@@ -81,22 +81,42 @@ pub struct BareWorkload {
 
 impl BareWorkload {
     fn new(index: u32, partitions: u32) -> Self {
-        let groups = bare_groups(partitions).into_iter().map(|(group, _)| group).collect();
-        Self { client: client_id(index), serial: 0, groups }
+        let groups = bare_groups(partitions)
+            .into_iter()
+            .map(|(group, _)| group)
+            .collect();
+        Self {
+            client: client_id(index),
+            serial: 0,
+            groups,
+        }
     }
 }
 
 impl Workload for BareWorkload {
     fn next(&mut self, prng: &mut Prng) -> Call {
         self.serial += 1;
-        let group = prng.pick(&self.groups).copied().unwrap_or(GroupId::METADATA);
-        let operation =
-            if group.is_metadata() { Operation::CreateStream } else { Operation::SendMessages };
+        let group = prng
+            .pick(&self.groups)
+            .copied()
+            .unwrap_or(GroupId::METADATA);
+        let operation = if group.is_metadata() {
+            Operation::CreateStream
+        } else {
+            Operation::SendMessages
+        };
         let mut body = vec![0; 24 + prng.index(600)];
         body[..16].copy_from_slice(&self.client.0.to_le_bytes());
         body[16..24].copy_from_slice(&self.serial.to_le_bytes());
         let (client, request) = (self.client, self.serial);
-        Call::Request { group, client, session: 1, request, operation, body }
+        Call::Request {
+            group,
+            client,
+            session: 1,
+            request,
+            operation,
+            body,
+        }
     }
 
     fn outcome(&mut self, _call: &Call, answer: &Answer) -> Step {

@@ -4,7 +4,9 @@
 //! safety phase every drawn fault may strike; oracles watch each step. Then everything is
 //! healed, and the cluster must finish all pending work, serve new work, and converge.
 
+mod audit;
 mod calls;
+mod exposure;
 mod faults;
 mod nodes;
 mod watch;
@@ -35,7 +37,11 @@ pub(crate) enum Event {
     /// Something on the network is due.
     Net(NetEvent),
     /// A call reaches a node.
-    Call { node: u8, token: u64, call: Box<Call> },
+    Call {
+        node: u8,
+        token: u64,
+        call: Box<Call>,
+    },
     /// An answer reaches a client.
     Answer { token: u64, answer: Box<Answer> },
     /// A client looks at its clock.
@@ -143,6 +149,7 @@ pub struct World {
     pub(crate) completed: u64,
     pub(crate) partitioned: bool,
     pub(crate) watch: watch::Watch,
+    pub(crate) audit: audit::Audit,
     pub(crate) failure: Option<Verdict>,
     pub(crate) trace: u64,
     pub(crate) steps: u64,
@@ -151,7 +158,7 @@ pub struct World {
 }
 
 /// Lines of log that are kept.
-const LOG_LINES: usize = 4000;
+const LOG_LINES: usize = 40_000;
 
 impl World {
     /// The world of these options, before its first event.
@@ -162,8 +169,9 @@ impl World {
         let clients = (0..options.clients)
             .map(|index| Client::new(index, &options, &streams))
             .collect();
-        let nodes =
-            (0..options.replicas).map(|node| Node::new(node, &options, &streams)).collect();
+        let nodes = (0..options.replicas)
+            .map(|node| Node::new(node, &options, &streams))
+            .collect();
         Self {
             queue: EventQueue::new(streams.stream("schedule")),
             fault_prng: streams.stream("faults"),
@@ -181,6 +189,7 @@ impl World {
             completed: 0,
             partitioned: false,
             watch: watch::Watch::default(),
+            audit: audit::Audit::default(),
             failure: None,
             trace: 0,
             steps: 0,
@@ -197,7 +206,8 @@ impl World {
         }
         for client in 0..self.clients.len() {
             self.clients[client].wake_at = Some(100 * MILLISECOND);
-            self.queue.schedule(100 * MILLISECOND, Event::Wake { client });
+            self.queue
+                .schedule(100 * MILLISECOND, Event::Wake { client });
         }
         self.schedule_faults();
         self.queue.schedule(100 * MILLISECOND, Event::Check);
@@ -208,9 +218,11 @@ impl World {
             };
             passed = self.handle(event);
         }
-        let verdict = self.failure.take().or(passed).unwrap_or_else(|| {
-            Verdict::Liveness("nothing is left to happen".to_owned())
-        });
+        let verdict = self
+            .failure
+            .take()
+            .or(passed)
+            .unwrap_or_else(|| Verdict::Liveness("nothing is left to happen".to_owned()));
         self.outcome(verdict)
     }
 
@@ -262,7 +274,12 @@ impl World {
                     self.deliver(packet);
                 }
             }
-            NetEvent::Notice { node, peer, connected, epoch } => {
+            NetEvent::Notice {
+                node,
+                peer,
+                connected,
+                epoch,
+            } => {
                 if self.network.notice(node, peer, connected, epoch) {
                     self.notice(node, peer, connected);
                 }
@@ -299,7 +316,10 @@ impl World {
         self.phase = Phase::Liveness;
         self.phase_ends = now + self.options.liveness_max;
         let datagram = self.options.network.datagram;
-        self.network.set_options(NetworkOptions { datagram, ..NetworkOptions::calm() });
+        self.network.set_options(NetworkOptions {
+            datagram,
+            ..NetworkOptions::calm()
+        });
         self.network.unclog();
         self.rejoin();
         for node in 0..self.options.replicas {
@@ -317,6 +337,7 @@ impl World {
             None => self.with_looks(|looks, oracles| convergence::waiting_for(looks, oracles)),
         };
         match waiting {
+            None if !self.audited() && now < self.phase_ends => None,
             None => {
                 let checked = self.with_looks(convergence::check);
                 Some(match checked {
@@ -330,10 +351,7 @@ impl World {
     }
 
     /// Hands all nodes, as oracles see them, to `look`.
-    pub(crate) fn with_looks<T>(
-        &mut self,
-        look: impl FnOnce(&[Look<'_>], &mut Oracles) -> T,
-    ) -> T {
+    pub(crate) fn with_looks<T>(&mut self, look: impl FnOnce(&[Look<'_>], &mut Oracles) -> T) -> T {
         let looks: Vec<Look<'_>> = self.nodes.iter().map(Node::look).collect();
         look(&looks, &mut self.oracles)
     }
@@ -349,7 +367,14 @@ impl World {
     /// Folds something that happened into the trace.
     pub(crate) fn trace(&mut self, words: [u64; 4]) {
         let mut bytes = [0; 48];
-        let all = [self.trace, self.queue.now(), words[0], words[1], words[2], words[3]];
+        let all = [
+            self.trace,
+            self.queue.now(),
+            words[0],
+            words[1],
+            words[2],
+            words[3],
+        ];
         for (slot, word) in bytes.chunks_exact_mut(8).zip(all) {
             slot.copy_from_slice(&word.to_le_bytes());
         }
@@ -370,22 +395,27 @@ impl World {
     fn count_edges(&mut self) {
         let counts = self.network.counts();
         self.counters.add("frames delivered", counts.delivered);
-        self.counters.add("frames lost", counts.lost + counts.overflowed);
+        self.counters
+            .add("frames lost", counts.lost + counts.overflowed);
         self.counters.add("frames cut", counts.cut);
         self.counters.add("frames corrupted", counts.corrupted);
         self.counters.add("frames replayed", counts.replayed);
         self.counters.add("frames straggling", counts.stragglers);
-        self.counters.add("frames lost with connection", counts.lost_with_connection);
+        self.counters
+            .add("frames lost with connection", counts.lost_with_connection);
         self.counters.add("connections broken", counts.resets);
         for node in &self.nodes {
             let disk = node.disk.counts();
             self.counters.add("disk requests", disk.executed);
             self.counters.add("disk errors", disk.errors);
-            self.counters.add("disk changes unsynced at crash", disk.unsynced_at_crash);
-            self.counters.add("disk requests interrupted", disk.interrupted);
+            self.counters
+                .add("disk changes unsynced at crash", disk.unsynced_at_crash);
+            self.counters
+                .add("disk requests interrupted", disk.interrupted);
             self.counters.add("disk sectors damaged", disk.damaged);
         }
         self.counters.add("requests completed", self.completed);
-        self.counters.add("virtual seconds", self.queue.now() / SECOND);
+        self.counters
+            .add("virtual seconds", self.queue.now() / SECOND);
     }
 }

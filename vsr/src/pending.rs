@@ -70,6 +70,11 @@ impl Pending {
         self.durable
     }
 
+    /// The last record that was asked for; at least the durable one.
+    pub(crate) fn requested(&self) -> Record {
+        self.requested
+    }
+
     /// Whether anything waits to be said.
     pub(crate) fn has_promises(&self) -> bool {
         self.start_view_change
@@ -133,6 +138,8 @@ impl Pending {
     pub(crate) fn persisted(&mut self, view: View, log_view: View) {
         self.durable.view = self.durable.view.max(view);
         self.durable.log_view = self.durable.log_view.max(log_view);
+        self.requested.view = self.requested.view.max(view);
+        self.requested.log_view = self.requested.log_view.max(log_view);
     }
 
     /// A write failed at tick `now`: ask again after 1, 2, 4 ... ticks, at most a second.

@@ -106,6 +106,9 @@ pub struct Replica {
     pub(crate) commit_min: Op,
     /// Identity of the prepare at `commit_min`, when known.
     pub(crate) commit_min_checksum: Option<Checksum>,
+    /// The header at `commit_min` where state was installed without the prepare: a vote of an
+    /// idle group must be able to name it.
+    pub(crate) commit_min_header: Option<PrepareHeader>,
     pub(crate) commit_max: Op,
     /// The commit point as far as it concerns the log of `log_view`; what is recorded with it.
     /// A commit point learned from a later log says nothing about the entries of this one.
@@ -356,6 +359,23 @@ impl Replica {
         &self.config
     }
 
+    /// How many ticks from now the first one comes that can have an effect: at least one. An
+    /// owner of thousands of idle replicas lets the others pass with
+    /// [`Replica::skip_ticks`], before it hands in anything else.
+    #[must_use]
+    pub fn ticks_to_wake(&self) -> u64 {
+        self.timers.ticks_to_wake()
+    }
+
+    /// Lets `count` ticks pass that have no effect: fewer than [`Replica::ticks_to_wake`].
+    ///
+    /// # Panics
+    ///
+    /// When one of them would have had an effect.
+    pub fn skip_ticks(&mut self, count: u64) {
+        self.timers.skip(count);
+    }
+
     /// All numbers at once.
     #[must_use]
     pub fn status(&self) -> StatusView {
@@ -422,11 +442,11 @@ impl Replica {
         if op == Op::ZERO {
             return Some(Checksum::ZERO);
         }
-        if let Some(checksum) = self.log.checksum(op) {
-            return Some(checksum);
-        }
-        if op == self.commit_min {
+        if op == self.commit_min && self.commit_min_checksum.is_some() {
             return self.commit_min_checksum;
+        }
+        if let Some(header) = self.log.header(op) {
+            return Some(header.frame.checksum());
         }
         self.named(op).map(|header| header.frame.checksum())
     }

@@ -81,7 +81,8 @@ pub struct MergedLog {
     /// Highest op proven to be committed.
     pub commit: Op,
     /// Headers of `head` down to the commit point, descending, without gap. Empty for an
-    /// empty log.
+    /// empty log; the one at the commit point may be missing where the merging replica has
+    /// applied it.
     pub headers: Vec<PrepareHeader>,
     /// Committed prepares below those that only votes of older log views still name,
     /// descending.
@@ -142,6 +143,7 @@ struct Merger<'a> {
     quorums: Quorums,
     log_view: View,
     commit: Op,
+    applied: Op,
     /// Lowest op looked at.
     low: Op,
     /// What is named at `low` and up.
@@ -149,8 +151,11 @@ struct Merger<'a> {
 }
 
 /// Merges the votes of one view, at least a view change quorum of them and one per replica.
+///
+/// `applied` is the highest op the merging replica has applied. When that is the commit point
+/// itself, the prepare there need not be named or served by anybody: its effects are here.
 #[must_use]
-pub fn merge(votes: &[Vote], replica_count: u8) -> Merge {
+pub fn merge(votes: &[Vote], replica_count: u8, applied: Op) -> Merge {
     let commit = votes
         .iter()
         .map(Vote::commit_evidence)
@@ -170,6 +175,7 @@ pub fn merge(votes: &[Vote], replica_count: u8) -> Merge {
         quorums,
         log_view,
         commit,
+        applied,
         low,
         named,
     };
@@ -344,11 +350,16 @@ impl<'a> Merger<'a> {
         for op in (self.low.0..=top.0).map(Op) {
             let named = self.named(op);
             let (copies, nacks) = self.count(op, named);
-            if nacks >= usize::from(self.quorums.nack) {
-                if op <= self.commit {
-                    return Err(Merge::Deadlock { op });
-                }
+            if op == self.commit && op == self.applied {
+                continue;
+            }
+            // What is committed stays as long as anybody has it, whoever lost it.
+            let is_denied = nacks >= usize::from(self.quorums.nack);
+            if is_denied && op > self.commit {
                 return Ok(Op(op.0 - 1));
+            }
+            if is_denied && copies == 0 {
+                return Err(Merge::Deadlock { op });
             }
             if copies == 0 || !matches!(named, Named::One { .. }) {
                 return Err(self.undecided(op));
@@ -408,6 +419,9 @@ impl<'a> Merger<'a> {
         let mut headers: Vec<PrepareHeader> = Vec::new();
         for op in (self.low.0..=head.0).rev().map(Op) {
             let Named::One { header, .. } = self.named(op) else {
+                if op == self.commit && op == self.applied {
+                    break;
+                }
                 return Err(op);
             };
             if let Some(child) = headers.last() {

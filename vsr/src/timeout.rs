@@ -81,6 +81,17 @@ impl TimerSet {
         self.now >= self.wake
     }
 
+    /// Ticks until one may have an effect; at least one.
+    pub(crate) fn ticks_to_wake(&self) -> u64 {
+        self.wake.saturating_sub(self.now).max(1)
+    }
+
+    /// Lets ticks pass of which none has an effect.
+    pub(crate) fn skip(&mut self, count: u64) {
+        assert!(count < self.ticks_to_wake(), "a skipped tick has no effect");
+        self.now += count;
+    }
+
     /// The number of ticks so far.
     pub(crate) fn now(&self) -> u64 {
         self.now

@@ -60,7 +60,8 @@ impl Chaos {
             80..=93 => self.tick(),
             94 => self.network(),
             95 => self.disk(),
-            96..=97 => self.repair(),
+            96 => self.repair(),
+            97 => self.evict(),
             _ => self.life(),
         }
     }
@@ -153,6 +154,27 @@ impl Chaos {
         self.cluster.repair();
     }
 
+    /// Forgets old entries, as after a checkpoint.
+    fn evict(&mut self) {
+        let node = self.node();
+        let keep = pick(&mut self.prng, 20);
+        let target = &mut self.cluster.nodes[usize::from(node)];
+        let Some(replica) = target.replica.as_mut() else {
+            return;
+        };
+        let through = Op(replica.commit_min().0.saturating_sub(keep));
+        let is_kept = target.journal.contains_key(&through) && !target.damaged.contains(&through);
+        if through > target.floor && (is_kept || self.kind == Kind::Partition) {
+            replica.log_mut().evict_through(through);
+            // The applied state is on disk, and the journal below it is not needed.
+            target.floor = through;
+            target.plane.floor_end = self.cluster.ends.get(&through).copied().unwrap_or(0);
+            target.plane.positions.retain(|op, _| *op > through);
+            target.journal.retain(|op, _| *op >= through);
+            target.damaged.retain(|op| *op > through);
+        }
+    }
+
     /// Crashes and restarts. What lives in memory only survives no restart, so partitions of
     /// that kind are spared.
     fn life(&mut self) {
@@ -182,8 +204,9 @@ impl Chaos {
                 }
             }
         }
+        let await_transfer = self.kind == Kind::Metadata && self.one_in(2);
         let start = Start::Used {
-            await_transfer: false,
+            await_transfer,
             view_floor: View(0),
         };
         self.cluster.restart_as(node, start);

@@ -12,7 +12,14 @@ use support::frames::{self, PrepareParts};
 
 fn prepare(letter: u8, op: u64, commit: u64, parent: Checksum) -> PrepareHeader {
     let variant = u64::from(letter);
-    let parts = PrepareParts { view: 0, replica: 0, op, commit, parent, variant };
+    let parts = PrepareParts {
+        view: 0,
+        replica: 0,
+        op,
+        commit,
+        parent,
+        variant,
+    };
     *frames::prepare(parts).header::<PrepareHeader>()
 }
 
@@ -30,7 +37,10 @@ fn a(op: u64) -> PrepareHeader {
 /// Parses one vote.
 fn vote(replica: u8, text: &str) -> Vote {
     let (numbers, rest) = text.split_once(' ').expect("numbers and entries");
-    let numbers: Vec<u64> = numbers.split('/').map(|n| n.parse().expect("a number")).collect();
+    let numbers: Vec<u64> = numbers
+        .split('/')
+        .map(|n| n.parse().expect("a number"))
+        .collect();
     let words: Vec<&str> = rest.trim_matches(['[', ']']).split_whitespace().collect();
     let mut entries: Vec<VoteEntry> = Vec::new();
     let mut below: Option<PrepareHeader> = None;
@@ -40,7 +50,10 @@ fn vote(replica: u8, text: &str) -> Vote {
         let core = word.trim_end_matches(['P', 'n']);
         let letter = core.as_bytes()[0];
         let (op, commit) = core[1..].split_once('c').unwrap_or((&core[1..], "0"));
-        let (op, commit) = (op.parse().expect("an op"), commit.parse().expect("a commit"));
+        let (op, commit) = (
+            op.parse().expect("an op"),
+            commit.parse().expect("a commit"),
+        );
         let header = match letter {
             b'_' => None,
             b'a' if commit == 0 => Some(a(op)),
@@ -51,7 +64,11 @@ fn vote(replica: u8, text: &str) -> Vote {
             }
         };
         below = header;
-        entries.push(VoteEntry { header, nack, present });
+        entries.push(VoteEntry {
+            header,
+            nack,
+            present,
+        });
     }
     entries.reverse();
     Vote {
@@ -64,19 +81,26 @@ fn vote(replica: u8, text: &str) -> Vote {
 }
 
 fn outcome(count: u8, votes: &[&str]) -> String {
-    let votes: Vec<Vote> =
-        votes.iter().enumerate().map(|(replica, text)| vote(replica as u8, text)).collect();
+    let votes: Vec<Vote> = votes
+        .iter()
+        .enumerate()
+        .map(|(replica, text)| vote(replica as u8, text))
+        .collect();
     let name = |header: &PrepareHeader| {
         let op = header.op().0;
         let is_a = op > 0 && a(op).frame.checksum() == header.frame.checksum();
         format!("{}{op}", if is_a { "a" } else { "b" })
     };
-    match merge(&votes, count) {
+    match merge(&votes, count, Op(0)) {
         Merge::Decided(merged) => {
             let headers: Vec<String> = merged.headers.iter().map(name).collect();
             let extras: Vec<String> = merged.extras.iter().map(name).collect();
-            let mut text =
-                format!("head {} commit {} [{}]", merged.head, merged.commit, headers.join(" "));
+            let mut text = format!(
+                "head {} commit {} [{}]",
+                merged.head,
+                merged.commit,
+                headers.join(" ")
+            );
             if !extras.is_empty() {
                 text += &format!(" extras [{}]", extras.join(" "));
             }
@@ -99,13 +123,38 @@ fn table_of_the_specification() {
     let agree = "1/5/3 [a5P a4P a3P]";
     check("agree", 3, &[agree, agree], "head 5 commit 3 [a5 a4 a3]");
     let denied = "1/4/2 [_4n a3P a2P]";
-    check("nack quorum", 3, &[denied, denied], "head 3 commit 2 [a3 a2]");
-    check("one nack", 3, &[denied, "1/4/2 [a4P a3P a2P]"], "head 4 commit 2 [a4 a3 a2]");
-    check("short log", 3, &["1/3/2 [a3P a2P]", denied], "head 3 commit 2 [a3 a2]");
+    check(
+        "nack quorum",
+        3,
+        &[denied, denied],
+        "head 3 commit 2 [a3 a2]",
+    );
+    check(
+        "one nack",
+        3,
+        &[denied, "1/4/2 [a4P a3P a2P]"],
+        "head 4 commit 2 [a4 a3 a2]",
+    );
+    check(
+        "short log",
+        3,
+        &["1/3/2 [a3P a2P]", denied],
+        "head 3 commit 2 [a3 a2]",
+    );
     let header_only = "1/4/3 [a4 a3P]";
-    check("header only", 3, &[header_only, header_only], "head 3 commit 3 [a3]");
+    check(
+        "header only",
+        3,
+        &[header_only, header_only],
+        "head 3 commit 3 [a3]",
+    );
     let blank = "1/4/3 [_4n a3P]";
-    check("header only and nack", 3, &[header_only, blank], "head 3 commit 3 [a3]");
+    check(
+        "header only and nack",
+        3,
+        &[header_only, blank],
+        "head 3 commit 3 [a3]",
+    );
     check("empty suffix", 3, &["1/4/3 []", blank], "await 4");
     let (one, other) = ("2/4/3 [a4P a3P]", "2/4/3 [b4P a3P]");
     check("conflict", 3, &[one, other], "await 4");
@@ -123,23 +172,63 @@ fn table_of_the_specification() {
         "head 7 commit 5 [a7 a6 a5] extras [a4]",
     );
     let compacted = "1/5/5 [_5]";
-    check("blank commit point", 3, &[compacted, compacted, compacted], "deadlock 5");
-    check("blank commit point, peer", 3, &[compacted, "1/5/5 [a5P]"], "head 5 commit 5 [a5]");
+    check(
+        "blank commit point",
+        3,
+        &[compacted, compacted, compacted],
+        "deadlock 5",
+    );
+    check(
+        "blank commit point, peer",
+        3,
+        &[compacted, "1/5/5 [a5P]"],
+        "head 5 commit 5 [a5]",
+    );
     let knowing = "1/5/3 [a5c4P a4P a3P]";
-    check("commit field of the head", 3, &[knowing, knowing], "head 5 commit 4 [b5 a4]");
+    check(
+        "commit field of the head",
+        3,
+        &[knowing, knowing],
+        "head 5 commit 4 [b5 a4]",
+    );
     let lost = "1/3/3 [_3n]";
     check("all deny the commit point", 3, &[lost, lost], "deadlock 3");
-    check("two nodes, one nack", 2, &[blank, "1/4/3 [a4P a3P]"], "head 3 commit 3 [a3]");
+    check(
+        "two nodes, one nack",
+        2,
+        &[blank, "1/4/3 [a4P a3P]"],
+        "head 3 commit 3 [a3]",
+    );
     let (short, long) = ("1/3/3 [a3P]", "1/4/3 [a4P a3P]");
-    check("five nodes, two nacks", 5, &[blank, short, long], "head 4 commit 3 [a4 a3]");
-    check("five nodes, three nacks", 5, &[blank, short, short], "head 3 commit 3 [a3]");
-    check("nothing", 3, &["0/0/0 []", "0/0/0 []"], "head 0 commit 0 []");
+    check(
+        "five nodes, two nacks",
+        5,
+        &[blank, short, long],
+        "head 4 commit 3 [a4 a3]",
+    );
+    check(
+        "five nodes, three nacks",
+        5,
+        &[blank, short, short],
+        "head 3 commit 3 [a3]",
+    );
+    check(
+        "nothing",
+        3,
+        &["0/0/0 []", "0/0/0 []"],
+        "head 0 commit 0 []",
+    );
 }
 
 /// H19: two canonical votes that disagree are a corruption. Neither is a denial of the other.
 #[test]
 fn canonical_votes_that_disagree_do_not_deny_each_other() {
-    check("corrupted header", 3, &["1/4/3 [b4P a3P]", "1/4/3 [a4P a3P]"], "await 4");
+    check(
+        "corrupted header",
+        3,
+        &["1/4/3 [b4P a3P]", "1/4/3 [a4P a3P]"],
+        "await 4",
+    );
     let votes = ["1/4/3 [b4P a3P]", "1/4/3 [a4P a3P]", "1/4/3 [a4P a3P]"];
     check("corrupted header, all votes", 3, &votes, "deadlock 4");
 }
@@ -165,7 +254,12 @@ fn lowest_op_of_a_suffix_is_no_evidence_of_commit() {
     check("clamped", 3, &[low, low], "await 1");
     let whole = "1/3/0 [a3P a2P a1P]";
     let denied = "1/3/0 [_3n _2n _1n]";
-    check("nothing committed", 3, &[denied, denied], "head 0 commit 0 []");
+    check(
+        "nothing committed",
+        3,
+        &[denied, denied],
+        "head 0 commit 0 []",
+    );
     check("kept", 3, &[whole, denied], "head 3 commit 0 [a3 a2 a1]");
 }
 
@@ -174,17 +268,42 @@ fn lowest_op_of_a_suffix_is_no_evidence_of_commit() {
 #[test]
 fn silence_of_the_canonical_log_is_no_denial() {
     let (damaged, older) = ("2/5/3 [_5 a4P a3P]", "1/5/3 [a5P a4P a3P]");
-    check("two nodes", 2, &[damaged, older], "head 5 commit 3 [a5 a4 a3]");
+    check(
+        "two nodes",
+        2,
+        &[damaged, older],
+        "head 5 commit 3 [a5 a4 a3]",
+    );
     check("one vote missing", 3, &[damaged, older], "await 5");
-    check("all votes", 3, &[damaged, older, older], "head 5 commit 3 [a5 a4 a3]");
+    check(
+        "all votes",
+        3,
+        &[damaged, older, older],
+        "head 5 commit 3 [a5 a4 a3]",
+    );
     // The prepare above names what was lost.
     let below = "2/5/3 [a5P _4 a3P]";
-    check("named from above", 3, &[below, older], "head 5 commit 3 [a5 a4 a3]");
+    check(
+        "named from above",
+        3,
+        &[below, older],
+        "head 5 commit 3 [a5 a4 a3]",
+    );
     let superseded = "1/5/3 [b5P b4P a3P]";
-    check("named, and it is another", 2, &[below, superseded], "head 3 commit 3 [a3]");
+    check(
+        "named, and it is another",
+        2,
+        &[below, superseded],
+        "head 3 commit 3 [a3]",
+    );
     // What does not stand on the canonical log is none of it.
     let off = "1/5/3 [b5P b4P a3P]";
-    check("off the chain", 2, &[damaged, off], "head 4 commit 3 [a4 a3]");
+    check(
+        "off the chain",
+        3,
+        &[damaged, off, "1/4/3 [a4P a3P]"],
+        "head 4 commit 3 [a4 a3]",
+    );
 }
 
 #[test]
@@ -192,8 +311,8 @@ fn suffix_of_a_peer_cannot_make_the_merge_overflow() {
     let max = u64::MAX;
     let far = format!("1/{max}/{max} []");
     let votes: Vec<Vote> = vec![vote(0, &far), vote(1, "0/0/0 []")];
-    assert!(matches!(merge(&votes, 3), Merge::Await { .. }));
+    assert!(matches!(merge(&votes, 3, Op(0)), Merge::Await { .. }));
     let near = format!("1/{max}/0 []");
     let votes: Vec<Vote> = vec![vote(0, &near), vote(1, "0/0/0 []")];
-    assert_eq!(merge(&votes, 3), Merge::Await { op: Op(max - 127) });
+    assert_eq!(merge(&votes, 3, Op(0)), Merge::Await { op: Op(max - 127) });
 }

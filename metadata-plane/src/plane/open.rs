@@ -249,7 +249,8 @@ fn open_replica(config: &Config, found: &Contents) -> Result<Replica, OpenError>
         // The node has run and its log file is not there: it cannot know what was in it.
         log_lost: superblock.is_some() && !log.existed,
         commit_min: floor,
-        commit_max: commit_max.max(log.commit_max).max(floor),
+        // What prepares of the log say about commits is the core's to judge.
+        commit_max: commit_max.max(floor),
         log: log_entries(log, floor, trusts_floor(config, found)),
         ..Boot::empty(start)
     };

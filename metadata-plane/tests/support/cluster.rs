@@ -424,6 +424,8 @@ pub struct Request {
     pub operation: Operation,
     /// Body as the client sends it.
     pub body: Vec<u8>,
+    /// Partitions a group's members may be working on.
+    pub in_flight: Vec<u32>,
 }
 
 impl Request {
@@ -439,7 +441,7 @@ impl Request {
             Ok(preflight::Needs::PasswordHash { .. }) => Supplied::PasswordHash("hashed"),
             Ok(preflight::Needs::PasswordChange { .. }) => Supplied::PasswordChange(Some("new")),
             Ok(preflight::Needs::TokenHash) => Supplied::TokenHash(hash),
-            Ok(preflight::Needs::InFlight { .. }) => Supplied::InFlight(&[]),
+            Ok(preflight::Needs::InFlight { .. }) => Supplied::InFlight(&self.in_flight),
             Ok(preflight::Needs::Nothing) | Err(_) => Supplied::Nothing,
         };
         let body = if self.operation.is_internal() {
@@ -495,6 +497,7 @@ impl Client {
             number,
             operation,
             body,
+            in_flight: Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! segments reach further. Until then it takes no requests. A backup in the same place offers
 //! what it has, although it leads nothing: no log contradicts it.
 
-use biplane_state_transfer::{Stage, artifact_kind};
+use biplane_state_transfer::artifact_kind;
 use biplane_vsr as vsr;
 use biplane_wire::{Manifest, Op, ReplicaId, StateTransferTargetHeader, Typed};
 

@@ -102,6 +102,7 @@ impl Group {
             .dedup
             .commit(client, header.user_id(), request, header.op().0);
         self.resident_bytes += entry.message.size();
+        *context.resident_total += entry.message.size();
         self.state.resident.push_back(entry);
         effect
     }
@@ -151,7 +152,7 @@ impl Group {
         if to <= self.replica.commit_min() {
             return;
         }
-        self.forget_resident();
+        self.forget_resident(context);
         let commit_max = self.replica.commit_max();
         let out: &mut Vec<vsr::Output> = &mut context.scratch.vsr;
         self.replica
@@ -160,7 +161,7 @@ impl Group {
 
     /// Drops what is in memory below an installed floor. The segments have its messages, or it
     /// was never applied here.
-    pub(crate) fn forget_resident(&mut self) {
+    fn forget_resident(&mut self, context: &mut Context<'_>) {
         let on_disk = self.segments.next_offset();
         while self
             .state
@@ -170,6 +171,7 @@ impl Group {
         {
             if let Some(entry) = self.state.resident.pop_front() {
                 self.resident_bytes -= entry.message.size();
+                *context.resident_total -= entry.message.size();
             }
         }
     }

@@ -241,6 +241,7 @@ impl Group {
         self.abandon_polls(context);
         self.flusher.abandon();
         self.state.resident.clear();
+        *context.resident_total -= self.resident_bytes;
         self.resident_bytes = 0;
         self.unflushed_bytes = 0;
         self.unflushed_since = None;

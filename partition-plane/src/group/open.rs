@@ -100,6 +100,7 @@ impl Group {
             clients: Clients::default(),
             polls: Polls::default(),
             frontier,
+            ticked_at: context.now,
             resident_bytes: 0,
             unflushed_bytes: 0,
             unflushed_since: None,
@@ -107,6 +108,7 @@ impl Group {
             settled_since: None,
             stats,
         };
+        group.stagger(seed);
         group.start_log(log_out, context);
         if group.replica.status().status == vsr::Status::Normal {
             group.settled_since = Some(context.now);
@@ -256,6 +258,16 @@ fn puller_config(group: biplane_wire::GroupId, node: &Node, seed: u64) -> Puller
 }
 
 impl Group {
+    /// Groups opened on one tick would send their heartbeats, or their probes, on one tick for
+    /// ever after, thousands at once into queues that drop what does not fit. Each therefore
+    /// begins as if some ticks had passed. A backup does not: its first deadline is an election.
+    fn stagger(&mut self, seed: u64) {
+        let recovering = self.replica.status().status == vsr::Status::Recovering;
+        if self.replica.is_primary() || recovering {
+            self.replica.skip_ticks(seed % self.replica.ticks_to_wake());
+        }
+    }
+
     fn start_log(&mut self, outputs: Vec<biplane_journal::WalOutput>, context: &mut Context<'_>) {
         for output in outputs {
             if let biplane_journal::WalOutput::Disk(request) = output {

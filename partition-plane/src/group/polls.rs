@@ -53,8 +53,7 @@ impl Group {
             context.out.push(Output::PollReply { token, reply });
             return;
         }
-        let deadline = context.now + context.node.limits.poll_ticks_max;
-        let mut job = PollJob::new(token, query, start, committed, deadline);
+        let mut job = PollJob::new(token, query, start, committed, context);
         let files = (&self.paths, self.queues);
         match job.advance(&self.state, &self.segments, files, context) {
             JobStep::Waiting => self.polls.jobs.push(job),

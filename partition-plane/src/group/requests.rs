@@ -128,7 +128,7 @@ impl Group {
         }
         // Converting moved the start of the frame and set its size.
         let header = *request.header::<RoutedRequestHeader>();
-        if !self.accepts_requests() {
+        if !self.accepts_requests(context) {
             return self.refuse(token, &header, status::NOT_ACCEPTED, context);
         }
         let room = self.log.room(context.node);
@@ -152,8 +152,11 @@ impl Group {
     }
 
     /// Whether this node leads the group and may mint.
-    fn accepts_requests(&self) -> bool {
-        self.replica.is_primary() && !self.purge.is_wanted() && !self.cold.is_looking()
+    fn accepts_requests(&self, context: &Context<'_>) -> bool {
+        self.replica.is_primary()
+            && !self.purge.is_wanted()
+            && !self.cold.is_looking()
+            && self.unflushed_bytes <= context.node.limits.unflushed_bytes_max
     }
 
     fn admit(
@@ -298,8 +301,10 @@ impl Group {
         self.clients.release(context, |_| true);
     }
 
-    /// The group ends here: whoever still waits is told to try elsewhere.
+    /// The group ends here: its memory is given back, whoever still waits is told.
     pub(crate) fn refuse_all(&mut self, context: &mut Context<'_>) {
+        *context.resident_total -= self.resident_bytes;
+        self.resident_bytes = 0;
         self.answer_deferred(context);
         while let Some((token, header)) = self.clients.asked.pop_front() {
             self.refuse(token, &header, status::NOT_COMMITTED, context);

@@ -10,6 +10,9 @@ use crate::context::{Context, Queues, backoff};
 use crate::flush::Flushed;
 use crate::paths::Paths;
 
+/// Share of its ring a group keeps while all groups together have too much in memory.
+const CROWDED_SHARE: usize = 16;
+
 /// Writes of offset files under way. One queue carries them all, so two writes of a key arrive
 /// in order.
 #[derive(Debug, Default)]
@@ -237,19 +240,23 @@ impl Group {
     }
 
     /// Frees prepares that are on disk, beyond what repair and readers of the tail may want.
-    fn evict(&mut self, context: &Context<'_>) {
+    fn evict(&mut self, context: &mut Context<'_>) {
         let limits = &context.node.limits;
         let on_disk = self.segments.next_offset();
         let mut through = Op::ZERO;
         let resident = &mut self.state.resident;
         while resident.len() > 1
-            && (resident.len() > limits.ring_entries || self.resident_bytes > limits.ring_bytes)
+            && (resident.len() > limits.ring_entries
+                || self.resident_bytes > limits.ring_bytes
+                || *context.resident_total > limits.resident_bytes_max
+                    && self.resident_bytes > limits.ring_bytes / CROWDED_SHARE)
             && resident
                 .front()
                 .is_some_and(|entry| entry.next_offset <= on_disk)
         {
             if let Some(entry) = resident.pop_front() {
                 self.resident_bytes -= entry.message.size();
+                *context.resident_total -= entry.message.size();
                 through = entry.op;
             }
         }

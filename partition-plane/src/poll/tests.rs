@@ -32,7 +32,7 @@ fn poll_of(
     stored: Option<u64>,
 ) -> PollReply {
     let start = resolve(strategy, count, Some(committed), stored);
-    let mut selection = Selection::new(start, count, committed);
+    let mut selection = Selection::new(start, count, committed, usize::MAX);
     let mut rest = log;
     while let Some(header) = BatchHeader::read(rest) {
         let (batch, after) = rest.split_at(header.length as usize);

@@ -273,7 +273,16 @@ impl World {
 
     /// Everything a node shows, in offset order.
     pub fn all_messages(&mut self, at: usize) -> Vec<(u64, Vec<u8>)> {
-        messages(&self.poll(at, poll_query(Strategy::First, u32::MAX)))
+        let mut all = messages(&self.poll(at, poll_query(Strategy::First, u32::MAX)));
+        while let Some((last, _)) = all.last() {
+            let next = poll_query(Strategy::Offset(last + 1), u32::MAX);
+            let more = messages(&self.poll(at, next));
+            if more.is_empty() {
+                break;
+            }
+            all.extend(more);
+        }
+        all
     }
 
     /// Runs until every live node applied everything and shows the same offsets.

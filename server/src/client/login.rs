@@ -99,10 +99,9 @@ impl Node {
                 password,
             })
             .is_err()
+            && let Some(waiting) = self.clients.take(token)
         {
-            if let Some(waiting) = self.clients.take(token) {
-                self.login_transient(&waiting, ErrorCode::TransientNotAccepted);
-            }
+            self.login_transient(&waiting, ErrorCode::TransientNotAccepted);
         }
     }
 

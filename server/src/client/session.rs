@@ -157,10 +157,10 @@ impl Clients {
     pub(crate) fn close(&mut self, id: ConnectionId) -> Option<Bound> {
         self.held.retain(|held| held.connection != id);
         let bound = self.sessions.remove(&id)?.bound;
-        if let Some(bound) = bound {
-            if self.by_client.get(&bound.client) == Some(&id) {
-                self.by_client.remove(&bound.client);
-            }
+        if let Some(bound) = bound
+            && self.by_client.get(&bound.client) == Some(&id)
+        {
+            self.by_client.remove(&bound.client);
         }
         bound
     }
@@ -184,13 +184,12 @@ impl Clients {
 
     /// Binds a connection after a login. A client bound elsewhere is unbound there.
     pub(crate) fn bind(&mut self, id: ConnectionId, bound: Bound) {
-        if let Some(older) = self.by_client.insert(bound.client, id) {
-            if older != id {
-                if let Some(session) = self.sessions.get_mut(&older) {
-                    session.bound = None;
-                    session.attached = None;
-                }
-            }
+        if let Some(older) = self.by_client.insert(bound.client, id)
+            && older != id
+            && let Some(session) = self.sessions.get_mut(&older)
+        {
+            session.bound = None;
+            session.attached = None;
         }
         if let Some(session) = self.sessions.get_mut(&id) {
             session.bound = Some(bound);

@@ -311,10 +311,10 @@ impl Node {
             if let Some(session) = self.clients.get_mut(waiting.connection) {
                 session.saw_commit(op);
             }
-            if let Wait::Metadata { token: Some(text) } = &waiting.wait {
-                if code == 0 {
-                    message = splice_token(&message, text);
-                }
+            if let Wait::Metadata { token: Some(text) } = &waiting.wait
+                && code == 0
+            {
+                message = splice_token(&message, text);
             }
         }
         self.finish(&waiting, ClientFrame::Message(message));

@@ -14,6 +14,7 @@ pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
     metadata(config)?;
     partition(config)?;
     message_bus(config)?;
+    artifact_floor(config)?;
     unsupported(config)?;
     if config.heartbeat.enabled {
         positive("heartbeat.interval", config.heartbeat.interval)?;
@@ -324,14 +325,7 @@ fn partition(config: &Config) -> Result<(), ConfigError> {
         1,
         256 << 20,
     )?;
-    let artifact = partition.transfer_artifact_bytes_max;
-    let floor = (1 << 30) + config.message_bus.max_message_size.0;
-    bytes(
-        "partition.transfer_artifact_bytes_max",
-        artifact,
-        floor,
-        64 << 30,
-    )
+    Ok(())
 }
 
 fn message_bus(config: &Config) -> Result<(), ConfigError> {
@@ -351,6 +345,17 @@ fn message_bus(config: &Config) -> Result<(), ConfigError> {
     positive("message_bus.close_peer_timeout", bus.close_peer_timeout)?;
     positive("message_bus.close_grace", bus.close_grace)?;
     positive("message_bus.handshake_grace", bus.handshake_grace)
+}
+
+/// Every segment, with one message above its size, must fit an artifact.
+fn artifact_floor(config: &Config) -> Result<(), ConfigError> {
+    let artifact = config.partition.transfer_artifact_bytes_max.0;
+    let floor = (1 << 30) + config.message_bus.max_message_size.0;
+    rule(
+        (floor..=64 << 30).contains(&artifact),
+        "partition.transfer_artifact_bytes_max",
+        format!("{artifact} is outside {floor}..={} bytes", 64u64 << 30),
+    )
 }
 
 /// What the file may ask for and this server does not serve yet: refused, never silently plain.

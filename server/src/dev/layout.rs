@@ -145,7 +145,7 @@ impl Layout {
     fn config_text(&self) -> String {
         let mut text = String::from(
             "# Written by `biplane dev` at each start; edits are lost.\n\
-             # One node of it runs alone with: biplane serve --config FILE --replica-id N --data DIR\n",
+             # One node alone: biplane serve --config FILE --replica-id N --data DIR\n",
         );
         let enabled = self.nodes > 1;
         let _ = write!(

@@ -2,7 +2,8 @@
 //!
 //! A name can be given to another file by a thread that does not own this cache (a rename, a
 //! removal). Every such change raises a shared generation, and a cache of an older generation is
-//! emptied before it is used: writing through a handle whose name is gone would lose bytes silently.
+//! emptied before it is used: writing through a handle whose name is gone would lose bytes
+//! silently.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

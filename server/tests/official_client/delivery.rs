@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use iggy::prelude::{
-    Client, ClusterClient, ClusterNodeRole, Identifier, IggyClient, IggyMessage, MessageClient,
-    Partitioning, StreamClient, TopicClient,
+    Client, ClusterClient, ClusterNodeRole, Consumer, ConsumerOffsetClient, Identifier, IggyClient,
+    IggyMessage, MessageClient, Partitioning, PollingStrategy, StreamClient, TopicClient,
 };
 
 use crate::support::cluster::{Cluster, NODES};
@@ -304,4 +304,68 @@ async fn two_clients_at_once_share_a_topic() {
             .expect("absence is no error")
             .is_none()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_goes_on_after_the_offset_it_stored() {
+    let seed = seed("a_consumer_goes_on_after_the_offset_it_stored");
+    let plan = Plan {
+        seed,
+        payload_max: 1_000,
+    };
+    let cluster = Cluster::start();
+    let client = client_of(&cluster, 0).await;
+    create_stream_and_topic(&client).await;
+    send(&client, plan, 2, 1, 30).await;
+
+    let (stream, topic) = (named(STREAM), named(TOPIC));
+    let consumer = Consumer::new(named("reader"));
+    for first in [0, 10, 20] {
+        // A fresh client each time: what it knows of the position comes from the cluster.
+        let reader = client_of(&cluster, first as usize / 10).await;
+        let polled = reader
+            .poll_messages(
+                &stream,
+                &topic,
+                Some(2),
+                &consumer,
+                &PollingStrategy::next(),
+                10,
+                true,
+            )
+            .await
+            .expect("the poll is answered");
+        let offsets: Vec<u64> = polled
+            .messages
+            .iter()
+            .map(|message| message.header.offset)
+            .collect();
+        assert_eq!(offsets, (first..first + 10).collect::<Vec<_>>());
+        let stored = reader
+            .get_consumer_offset(&consumer, &stream, &topic, Some(2))
+            .await
+            .expect("the offset can be read")
+            .expect("the poll stored an offset");
+        assert_eq!(
+            (stored.stored_offset, stored.current_offset),
+            (first + 9, 29)
+        );
+    }
+    client
+        .store_consumer_offset(&consumer, &stream, &topic, Some(2), 4)
+        .await
+        .expect("an offset can be stored by hand");
+    let polled = client
+        .poll_messages(
+            &stream,
+            &topic,
+            Some(2),
+            &consumer,
+            &PollingStrategy::next(),
+            1,
+            false,
+        )
+        .await
+        .expect("the poll is answered");
+    assert_eq!(polled.messages[0].header.offset, 5);
 }

@@ -4,18 +4,22 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use iggy::prelude::{Client, MessageClient, Partitioning, StreamClient};
+use tokio::time::sleep;
 
 use crate::support::dev_cluster::{DevCluster, STOP_LIMIT, processes_with, refusal, text};
 use crate::support::messages::Plan;
 use crate::support::ports::HeldPorts;
 use crate::support::sdk::{connect, create_topic, named, poll_all};
-use crate::support::{seed, turn, wait_until};
+use crate::support::{TestFolder, seed, turn, wait_until};
 
 const NODES: u8 = 3;
 const STREAM: &str = "orders";
 const TOPIC: &str = "events";
+/// How long after "ready" a partition may take to serve what it holds.
+const SERVED_LIMIT: Duration = Duration::from_secs(10);
 /// Client ports from the base on, replica ports a thousand above.
 const SHAPE: [u16; 6] = [0, 1, 2, 1_000, 1_001, 1_002];
 
@@ -83,7 +87,7 @@ async fn a_dev_cluster_stops_cleanly_and_finds_its_messages_again() {
         payload_max: 5_000,
     };
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = TestFolder::new();
     // Made by the command itself, with its parent.
     let data = folder.path().join("made").join("by-dev");
     let ports = free_ports();
@@ -130,7 +134,20 @@ async fn assert_messages(plan: Plan, port: u16, count: u64) {
     let client = connect((Ipv4Addr::LOCALHOST, port).into())
         .await
         .expect("the client connects");
-    let messages = poll_all(&client, STREAM, TOPIC, 0).await;
+    // A partition that is still electing its primary answers with nothing; readers ask again.
+    let start = Instant::now();
+    let messages = loop {
+        let messages = poll_all(&client, STREAM, TOPIC, 0).await;
+        if !messages.is_empty() || start.elapsed() > SERVED_LIMIT {
+            break messages;
+        }
+        sleep(Duration::from_millis(50)).await;
+    };
+    println!(
+        "{} messages {:?} after the cluster was ready",
+        messages.len(),
+        start.elapsed()
+    );
     assert_eq!(messages.len() as u64, count, "messages after the restart");
     for (number, message) in (1..).zip(&messages) {
         plan.message(number)
@@ -143,7 +160,7 @@ async fn assert_messages(plan: Plan, port: u16, count: u64) {
 #[test]
 fn a_dev_cluster_says_which_port_is_taken() {
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = TestFolder::new();
     let base = free_ports()[0];
     for (taken, purpose) in [
         (base + 1, "client port of node 1"),
@@ -170,7 +187,7 @@ fn a_dev_cluster_says_which_port_is_taken() {
 #[test]
 fn a_dev_cluster_says_why_a_folder_is_unusable() {
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = TestFolder::new();
     let file = folder.path().join("file");
     fs::write(&file, "not a folder").expect("a file");
     let ports = free_ports();

@@ -150,6 +150,8 @@ async fn use_a_new_topic(application: &mut Application, plan: Plan, topic: &str)
 struct Reading {
     partition: u32,
     content: Vec<u64>,
+    /// As the last empty reply said.
+    current_offset: u64,
 }
 
 impl Reading {
@@ -165,11 +167,7 @@ impl Reading {
             };
             assert_eq!(polled.partition, partition, "the reply names the partition");
             if polled.messages.is_empty() {
-                let current = polled.current_offset;
-                assert!(
-                    current < next.max(1),
-                    "nothing at {next}, current offset {current}"
-                );
+                self.current_offset = polled.current_offset;
                 return Ok(());
             }
             for (offset, message) in (next..).zip(polled.messages) {
@@ -210,6 +208,7 @@ fn wait_caught_up(cluster: &mut Cluster, node: usize, ledger: &Ledger) -> Vec<Ve
         let mut reading = Reading {
             partition,
             content: Vec::new(),
+            current_offset: 0,
         };
         let limit = CATCH_UP_LIMIT.saturating_sub(start.elapsed());
         wait_until(
@@ -224,7 +223,10 @@ fn wait_caught_up(cluster: &mut Cluster, node: usize, ledger: &Ledger) -> Vec<Ve
                 }
                 let held = reading.content.len() as u64;
                 if held < end {
-                    Err(format!("it holds {held} of {end} messages"))
+                    Err(format!(
+                        "it serves {held} of {end} messages, current offset {}",
+                        reading.current_offset
+                    ))
                 } else {
                     Ok(())
                 }
@@ -264,11 +266,13 @@ async fn acknowledged_messages_survive_ten_kills_of_the_primary() {
     let mut application = Application::new(cluster.addresses(), 0);
     load.wait_served("service before the first kill");
     for round in 1..=ROUNDS {
-        sleep(Duration::from_millis(random.between(200, 1_000))).await;
+        sleep(Duration::from_millis(random.between(200, 4_000))).await;
         let primary = cluster.primary();
         cluster.kill9(primary);
         let served = load.wait_served(&format!("service after kill {round}, of node {primary}"));
         use_a_new_topic(&mut application, plan, &format!("after-{round}")).await;
+        // Sometimes it misses little, sometimes more than can be repaired prepare by prepare.
+        sleep(Duration::from_millis(random.between(0, 4_000))).await;
         cluster.restart(primary);
         let start = Instant::now();
         wait_caught_up(&mut cluster, primary, &ledger);

@@ -201,3 +201,74 @@ impl Ledger {
         }
     }
 }
+
+mod tests {
+    use iggy::prelude::SendMessagesConfirmationResponse;
+
+    use super::*;
+
+    fn response(base_offset: u64) -> SendMessagesResponse {
+        let confirmation = SendMessagesConfirmationResponse {
+            stream_id: 0,
+            topic_id: 0,
+            partition_id: 0,
+            base_offset,
+        };
+        SendMessagesResponse {
+            confirmations: vec![confirmation],
+        }
+    }
+
+    #[test]
+    fn a_ledger_notices_what_is_lost_moved_foreign_or_promised_twice() {
+        let ledger = Ledger::new(
+            Plan {
+                seed: 1,
+                payload_max: 1,
+            },
+            1,
+        );
+        assert_eq!(
+            (ledger.begin(0, 2), ledger.begin(0, 1), ledger.begin(0, 1)),
+            (1, 3, 4)
+        );
+        ledger
+            .acknowledge(0, 1, 2, &response(0))
+            .expect("a new offset");
+        ledger
+            .acknowledge(0, 3, 1, &response(3))
+            .expect("a later offset");
+        assert_eq!(ledger.end(0), 4);
+        // Message 4 got no answer: it may be there, be there twice, or not at all.
+        for kept in [&[1, 2, 4, 3][..], &[1, 2, 4, 3, 4], &[1, 2, 2, 3]] {
+            ledger.check_whole(0, kept).expect("all promises are kept");
+        }
+        for broken in [
+            &[1, 2, 4][..],
+            &[1, 4, 2, 3],
+            &[2, 1, 4, 3],
+            &[1, 2, 5, 3],
+            &[1, 2, 3, 4],
+        ] {
+            ledger
+                .check_whole(0, broken)
+                .expect_err("a promise is broken");
+        }
+        ledger
+            .acknowledge(0, 4, 1, &response(3))
+            .expect_err("offset 3 is taken");
+        ledger
+            .acknowledge(
+                0,
+                4,
+                1,
+                &SendMessagesResponse {
+                    confirmations: Vec::new(),
+                },
+            )
+            .expect("no offset is legal");
+        ledger
+            .check_whole(0, &[1, 2, 2, 3])
+            .expect_err("message 4 was acknowledged");
+    }
+}

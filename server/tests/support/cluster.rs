@@ -4,21 +4,18 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use super::ports::HeldPorts;
 use super::raw_client::{RawClient, RawNode};
-use super::{Turn, turn, wait_until};
+use super::{TestFolder, Turn, show_logs, turn, wait_until};
 
 /// Nodes of a test cluster.
 pub(crate) const NODES: usize = 3;
 /// How long a boot or an election may take before a test gives up.
 const SERVING_LIMIT: Duration = Duration::from_secs(30);
-const LOG_LINES_SHOWN: usize = 60;
 
 /// Timers at the short end of what chapter 09 section 5.2 allows.
 const TIMERS: &str = r#"
@@ -37,7 +34,7 @@ repair_gap_debounce_interval = "500ms"
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
     config: PathBuf,
-    folder: Option<TempDir>,
+    folder: TestFolder,
     _turn: Turn,
 }
 
@@ -51,7 +48,7 @@ impl Cluster {
     /// Starts all nodes and waits until each of them serves logins and they name one primary.
     pub(crate) fn start() -> Self {
         let turn = turn();
-        let folder = tempfile::tempdir().expect("a folder for the test");
+        let folder = TestFolder::new();
         let held = HeldPorts::any(2 * NODES as u16);
         let (clients, replicas) = held.ports.split_at(NODES);
         let config = folder.path().join("cluster.toml");
@@ -67,7 +64,7 @@ impl Cluster {
         let mut cluster = Self {
             nodes,
             config,
-            folder: Some(folder),
+            folder,
             _turn: turn,
         };
         for node in 0..NODES {
@@ -180,15 +177,8 @@ impl Cluster {
         }
     }
 
-    fn path(&self) -> &Path {
-        self.folder
-            .as_ref()
-            .expect("the folder is there until drop")
-            .path()
-    }
-
     fn log(&self, node: usize) -> PathBuf {
-        self.path().join(format!("node-{node}.log"))
+        self.folder.path().join(format!("node-{node}.log"))
     }
 
     fn spawn(&mut self, node: usize) {
@@ -208,7 +198,7 @@ impl Cluster {
             .arg("--config")
             .arg(&self.config)
             .arg("--data")
-            .arg(self.path().join(format!("data-{node}")))
+            .arg(self.folder.path().join(format!("data-{node}")))
             .env_remove("IGGY_CONFIG_PATH")
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")
@@ -221,20 +211,6 @@ impl Cluster {
             .expect("the server starts");
         self.nodes[node].process = Some(process);
     }
-
-    fn show_logs(&self) {
-        for node in 0..NODES {
-            let text = fs::read_to_string(self.log(node)).unwrap_or_default();
-            let lines: Vec<&str> = text.lines().collect();
-            let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
-            println!(
-                "--- node {node}, last {} of {} log lines",
-                shown.len(),
-                lines.len()
-            );
-            println!("{}", shown.join("\n"));
-        }
-    }
 }
 
 impl Drop for Cluster {
@@ -246,12 +222,7 @@ impl Drop for Cluster {
             }
         }
         if std::thread::panicking() {
-            self.show_logs();
-        }
-        if std::env::var_os("BIPLANE_TEST_KEEP").is_some()
-            && let Some(folder) = self.folder.take()
-        {
-            println!("kept: {}", folder.keep().display());
+            show_logs(self.folder.path());
         }
     }
 }

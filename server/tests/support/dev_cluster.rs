@@ -1,13 +1,13 @@
 //! A `biplane dev` process, its screen, and the processes it is responsible for.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wait_until;
+use super::{show_logs, wait_until};
 
 /// How long a start may take until the cluster says that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -21,6 +21,7 @@ pub(crate) struct DevCluster {
     screen: Receiver<String>,
     seen: Vec<String>,
     ended: bool,
+    data: PathBuf,
 }
 
 fn command(nodes: u8, base_port: u16, data: &Path) -> Command {
@@ -89,6 +90,7 @@ impl DevCluster {
             screen,
             seen: Vec::new(),
             ended: false,
+            data: data.to_owned(),
         }
     }
 
@@ -155,6 +157,7 @@ impl Drop for DevCluster {
                 "--- the screen of biplane dev\n{}",
                 self.screen().join("\n")
             );
+            show_logs(&self.data);
         }
     }
 }

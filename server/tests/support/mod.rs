@@ -12,9 +12,12 @@ pub(crate) mod ports;
 pub(crate) mod raw_client;
 pub(crate) mod sdk;
 
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
 
 /// Root user of every test cluster, as `--with-default-root-credentials` makes it.
 pub(crate) const USER: &str = "iggy";
@@ -35,6 +38,52 @@ pub(crate) fn turn() -> Turn {
     // A test that failed poisons the lock and has cleaned up all the same.
     Turn {
         _guard: TURN.lock().unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+/// A folder that goes with the value, unless `BIPLANE_TEST_KEEP` asks to keep it for a look.
+#[derive(Debug)]
+pub(crate) struct TestFolder(Option<TempDir>);
+
+impl TestFolder {
+    pub(crate) fn new() -> Self {
+        Self(Some(tempfile::tempdir().expect("a folder for the test")))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0
+            .as_ref()
+            .expect("the folder is there until drop")
+            .path()
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        if std::env::var_os("BIPLANE_TEST_KEEP").is_some()
+            && let Some(folder) = self.0.take()
+        {
+            println!("kept: {}", folder.keep().display());
+        }
+    }
+}
+
+/// Prints the last lines of the `node-N.log` files in `folder`.
+pub(crate) fn show_logs(folder: &Path) {
+    const LINES_SHOWN: usize = 60;
+    for node in 0..5 {
+        let path = folder.join(format!("node-{node}.log"));
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+        println!(
+            "--- node {node}, last {} of {} log lines",
+            shown.len(),
+            lines.len()
+        );
+        println!("{}", shown.join("\n"));
     }
 }
 

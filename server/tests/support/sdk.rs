@@ -14,6 +14,8 @@ use super::{PASSWORD, USER};
 
 /// Longer than any election of a test cluster; an attempt that takes more is given up.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(12);
+/// A client keeps dialling a dead node; the application tries the next one sooner.
+const CONNECT_LIMIT: Duration = Duration::from_secs(4);
 /// Asked for in one poll.
 const POLL_COUNT: u32 = 500;
 
@@ -165,9 +167,9 @@ impl Application {
         if self.client.is_none() {
             let address = self.addresses[self.next % self.addresses.len()];
             self.next += 1;
-            let connected = timeout(ATTEMPT_LIMIT, connect(address)).await;
+            let connected = timeout(CONNECT_LIMIT, connect(address)).await;
             let client = connected
-                .map_err(|_| format!("no connection to {address} in {ATTEMPT_LIMIT:?}"))?
+                .map_err(|_| format!("no connection to {address} in {CONNECT_LIMIT:?}"))?
                 .map_err(|error| format!("connection to {address}: {error}"))?;
             self.client = Some(client);
             self.failures = 0;

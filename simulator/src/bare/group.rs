@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use biplane_journal::{DiskCompletion, DiskView, QueueId, WalOutput};
 use biplane_repair::{
-    Budget, GroupStatus, GroupView, HeldOp, Ingested, NoHistory, PlaneKind, PrepareSource, RepairLimits,
-    RepairOutput, Requester, RequesterConfig, ServeFacts, TransferState, serve,
+    Budget, GroupStatus, GroupView, HeldOp, Ingested, NoHistory, PlaneKind, PrepareSource,
+    RepairLimits, RepairOutput, Requester, RequesterConfig, ServeFacts, TransferState, serve,
 };
 use biplane_vsr::{
-    Admission, Config, Durability, Forward, Ingest, Input, Log, Output, Plane,
-    Promotion, Replica, Source, Status, TransferStage,
+    Admission, Config, Durability, Forward, Ingest, Input, Log, Output, Plane, Promotion, Replica,
+    Source, Status, TransferStage,
 };
 use biplane_wire::{
-    Checksum, ClientId, Command, FrameBuffer, GroupId, Message, Op, Operation,
-    PrepareHeader, ReplicaFrame, ReplicaId, ReplyHeader, RequestNumber, RoutedRequestHeader, xxh3,
+    Checksum, ClientId, Command, FrameBuffer, GroupId, Message, Op, Operation, PrepareHeader,
+    ReplicaFrame, ReplicaId, ReplyHeader, RequestNumber, RoutedRequestHeader, xxh3,
 };
 
 use super::store::{Store, folder};
@@ -48,7 +48,10 @@ struct LogSource<'a>(&'a Log);
 
 impl PrepareSource for LogSource<'_> {
     fn prepare(&self, op: Op) -> Option<Message> {
-        self.0.is_durable(op).then(|| self.0.get(op).cloned()).flatten()
+        self.0
+            .is_durable(op)
+            .then(|| self.0.get(op).cloned())
+            .flatten()
     }
 
     fn next_held(&self, from: Op, to: Op) -> Option<Op> {
@@ -92,12 +95,20 @@ impl BareGroup {
             replica: ReplicaId(config.replica),
             replica_count: config.replica_count,
             group,
-            forward: if metadata { Forward::AfterDurable } else { Forward::Immediately },
+            forward: if metadata {
+                Forward::AfterDurable
+            } else {
+                Forward::Immediately
+            },
             halt_on_fork: metadata,
             single_in_flight: metadata,
             limits: config.limits,
             timers: config.timers,
-            incarnation: if metadata { u128::from(seed) << 1 | 1 } else { 0 },
+            incarnation: if metadata {
+                u128::from(seed) << 1 | 1
+            } else {
+                0
+            },
             seed,
         };
         let replica = Replica::open(core, boot).map_err(|error| error.to_string())?;
@@ -112,7 +123,15 @@ impl BareGroup {
         });
         let plane = BarePlane { durability };
         let waiting = BTreeMap::new();
-        let mut this = Self { group, replica, plane, requester, store, digest: 0, waiting };
+        let mut this = Self {
+            group,
+            replica,
+            plane,
+            requester,
+            store,
+            digest: 0,
+            waiting,
+        };
         this.settle(Vec::new(), out);
         Ok(this)
     }
@@ -140,7 +159,11 @@ impl BareGroup {
             (path, seal)
         });
         let prepare_log = log.filter(|_| self.plane.durability == Durability::Disk);
-        GroupFacts { incarnation: 0, superblock, prepare_log }
+        GroupFacts {
+            incarnation: 0,
+            superblock,
+            prepare_log,
+        }
     }
 
     pub(super) fn check_invariants(&self) {
@@ -156,12 +179,19 @@ impl BareGroup {
         self.input(Input::Tick { wall_micros }, out);
         let mut repairs = Vec::new();
         let (view, need) = (self.view(), self.replica.repair_need());
-        self.requester.tick(&view, need.as_ref(), &mut Budget::unlimited(), &mut repairs);
+        self.requester
+            .tick(&view, need.as_ref(), &mut Budget::unlimited(), &mut repairs);
         self.repair_outputs(repairs, out);
     }
 
     pub(super) fn peer(&mut self, peer: u8, connected: bool, out: &mut Vec<Effect>) {
-        self.input(Input::Peer { replica: ReplicaId(peer), connected }, out);
+        self.input(
+            Input::Peer {
+                replica: ReplicaId(peer),
+                connected,
+            },
+            out,
+        );
     }
 
     pub(super) fn submit(
@@ -173,14 +203,18 @@ impl BareGroup {
     ) {
         let mut outputs = Vec::new();
         let admission =
-            self.replica.admit(request, token, wall_micros, &mut self.plane, &mut outputs);
+            self.replica
+                .admit(request, token, wall_micros, &mut self.plane, &mut outputs);
         match admission {
             Admission::Prepared { .. } | Admission::Queued => {
                 self.waiting.insert(token, ());
             }
             Admission::Refused { reason, .. } => {
                 let code = reason.code();
-                let answer = Answer::Transient { maybe: code == 57, code };
+                let answer = Answer::Transient {
+                    maybe: code == 57,
+                    code,
+                };
                 out.push(Effect::Answer { token, answer });
             }
         }
@@ -211,17 +245,28 @@ impl BareGroup {
                 self.serve(frame.header(), out);
             }
             ReplicaFrame::RepairPrepare(frame) => {
-                if self.requester.admits(&self.view(), &prepare_header(frame.message())).is_err() {
+                if self
+                    .requester
+                    .admits(&self.view(), &prepare_header(frame.message()))
+                    .is_err()
+                {
                     return;
                 }
                 let op = prepare_header(frame.message()).op();
                 let prepare = frame.into_message().repair_to_prepare();
                 let mut outputs = Vec::new();
-                let ingest =
-                    self.replica.ingest_repaired(prepare, &mut self.plane, &mut outputs);
+                let ingest = self
+                    .replica
+                    .ingest_repaired(prepare, &mut self.plane, &mut outputs);
                 match ingest {
-                    Ingest::Journaled => self.requester.on_ingested(op, Ingested::Stored, HeldOp::Missing),
-                    Ingest::Duplicate => self.requester.on_ingested(op, Ingested::Duplicate, HeldOp::Missing),
+                    Ingest::Journaled => {
+                        self.requester
+                            .on_ingested(op, Ingested::Stored, HeldOp::Missing)
+                    }
+                    Ingest::Duplicate => {
+                        self.requester
+                            .on_ingested(op, Ingested::Duplicate, HeldOp::Missing)
+                    }
                     Ingest::Ignored(_) => {}
                 }
                 self.settle(outputs, out);
@@ -230,8 +275,14 @@ impl BareGroup {
                 self.settle(Vec::new(), out);
                 let (view, need) = (self.view(), self.replica.repair_need());
                 let reply = frame.header();
-                self.requester
-                    .on_done(&view, need.as_ref(), reply, &NoHistory, budget, &mut repairs);
+                self.requester.on_done(
+                    &view,
+                    need.as_ref(),
+                    reply,
+                    &NoHistory,
+                    budget,
+                    &mut repairs,
+                );
             }
             ReplicaFrame::RangeEvicted(frame) => {
                 let (view, need) = (self.view(), self.replica.repair_need());
@@ -276,7 +327,8 @@ impl BareGroup {
         }
         let mut repairs = Vec::new();
         let (view, need) = (self.view(), self.replica.repair_need());
-        self.requester.advance(&view, need.as_ref(), &mut Budget::unlimited(), &mut repairs);
+        self.requester
+            .advance(&view, need.as_ref(), &mut Budget::unlimited(), &mut repairs);
         self.repair_outputs(repairs, out);
     }
 
@@ -314,8 +366,13 @@ impl BareGroup {
                 let events = self.store.truncate(from, &mut requests);
                 self.events(events, more);
             }
-            Output::PersistView { view, log_view, commit_max } => {
-                self.store.persist(view, log_view, commit_max, &mut requests);
+            Output::PersistView {
+                view,
+                log_view,
+                commit_max,
+            } => {
+                self.store
+                    .persist(view, log_view, commit_max, &mut requests);
             }
             Output::Promoted { .. } | Output::Transfer(_) | Output::Role(_) => {}
             Output::Denied { token, code, .. } => self.deny(token, code, out),
@@ -327,7 +384,10 @@ impl BareGroup {
 
     fn deny(&mut self, token: u64, code: u32, out: &mut Vec<Effect>) {
         self.waiting.remove(&token);
-        let answer = Answer::Transient { maybe: code == 57, code };
+        let answer = Answer::Transient {
+            maybe: code == 57,
+            code,
+        };
         out.push(Effect::Answer { token, answer });
     }
 
@@ -409,7 +469,9 @@ pub(super) fn routed(
 ) -> FrameBuffer {
     let mut header = RoutedRequestHeader::new(Command::Request);
     header.frame.set_cluster(cluster());
-    header.frame.set_size((biplane_wire::HEADER_SIZE + body.len()) as u32);
+    header
+        .frame
+        .set_size((biplane_wire::HEADER_SIZE + body.len()) as u32);
     header.set_client(client);
     header.set_session(session);
     header.set_request(RequestNumber(request));

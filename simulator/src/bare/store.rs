@@ -1,9 +1,9 @@
 //! The files of one bare group: a superblock, and a prepare log where the policy needs one.
 
 use biplane_journal::{
-    AppendRefusal, DiskCompletion, DiskOp, DiskPath, DiskRequest, DiskView, Entry, Identity, QueueId,
-    RecordForm, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalOutput, load_superblock,
-    recover,
+    AppendRefusal, DiskCompletion, DiskOp, DiskPath, DiskRequest, DiskView, Entry, Identity,
+    QueueId, RecordForm, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalOutput,
+    load_superblock, recover,
 };
 use biplane_vsr::{Boot, Durability, LogEntry, Start};
 use biplane_wire::{GroupId, Message, Op, ReplicaId, View};
@@ -12,7 +12,11 @@ use super::{BareConfig, cluster};
 
 /// Where the files of a group are.
 pub(super) fn folder(group: GroupId) -> DiskPath {
-    let name = if group.is_metadata() { "metadata".into() } else { format!("p{}", group.0) };
+    let name = if group.is_metadata() {
+        "metadata".into()
+    } else {
+        format!("p{}", group.0)
+    };
     DiskPath::new(&name).expect("letters and digits")
 }
 
@@ -52,8 +56,11 @@ impl Store {
     ) -> Result<(Self, Boot), String> {
         let dir = folder(group);
         let replica = ReplicaId(config.replica);
-        let identity =
-            Identity { cluster: cluster(), replica, replica_count: config.replica_count };
+        let identity = Identity {
+            cluster: cluster(),
+            replica,
+            replica_count: config.replica_count,
+        };
         let show = |error: &dyn std::fmt::Display| format!("{}: {error}", dir.as_str());
         let loaded = load_superblock(disk, &dir, &identity).map_err(|error| show(&error))?;
         let superblock = SuperblockFile::open(&dir, superblock_queue(index), &loaded)
@@ -68,8 +75,7 @@ impl Store {
                 wal_config.form = RecordForm::Sealed;
             }
             wal_config.path = dir.join("journal.wal").map_err(|error| show(&error))?;
-            let found =
-                recover(&wal_config, disk, Op::ZERO).map_err(|error| show(&error))?;
+            let found = recover(&wal_config, disk, Op::ZERO).map_err(|error| show(&error))?;
             boot.commit_max = found.commit_max;
             boot.log = found.entries.iter().map(log_entry).collect();
             boot.view = found.last_view();
@@ -83,7 +89,10 @@ impl Store {
         }
         boot.start = match (config.replica_count, used) {
             (1, _) => Start::Single,
-            (_, true) => Start::Used { await_transfer: false, view_floor: View(0) },
+            (_, true) => Start::Used {
+                await_transfer: false,
+                view_floor: View(0),
+            },
             (_, false) => Start::Fresh { view: View(0) },
         };
         if durability == Durability::Memory {
@@ -159,8 +168,9 @@ impl Store {
 
     /// Passes disk requests on and keeps the events.
     fn split(&mut self, outputs: Vec<WalOutput>, out: &mut Vec<DiskRequest>) -> Vec<WalOutput> {
-        let (disk, events): (Vec<_>, Vec<_>) =
-            outputs.into_iter().partition(|output| matches!(output, WalOutput::Disk(_)));
+        let (disk, events): (Vec<_>, Vec<_>) = outputs
+            .into_iter()
+            .partition(|output| matches!(output, WalOutput::Disk(_)));
         self.pass(disk.into_iter().filter_map(disk_request).collect(), out);
         events
     }
@@ -188,7 +198,8 @@ impl Store {
             let written = self.superblock.complete(&completion, &mut requests);
             durable = written.map(|done| (done.view, done.log_view));
         } else if let Some(wal) = &mut self.wal {
-            wal.complete(completion, &mut outputs).map_err(|error| error.to_string())?;
+            wal.complete(completion, &mut outputs)
+                .map_err(|error| error.to_string())?;
         }
         self.pass(requests, out);
         let events = self.split(outputs, out);

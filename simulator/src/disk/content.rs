@@ -52,7 +52,12 @@ impl<'a> Fates<'a> {
     /// For a crash that finds `changes` unsynced changes.
     pub fn new(mode: CrashMode, changes: u64, prng: &'a mut Prng) -> Self {
         let keep_first = prng.below(changes + 1);
-        Self { mode, keep_first, seen: 0, prng }
+        Self {
+            mode,
+            keep_first,
+            seen: 0,
+            prng,
+        }
     }
 
     /// The fate of the next change.
@@ -78,8 +83,15 @@ impl<'a> Fates<'a> {
 /// A change of a file that no sync has covered.
 #[derive(Clone, Debug)]
 enum Pending {
-    Data { offset: u64, bytes: Vec<u8>, abandoned: bool },
-    Length { len: u64, abandoned: bool },
+    Data {
+        offset: u64,
+        bytes: Vec<u8>,
+        abandoned: bool,
+    },
+    Length {
+        len: u64,
+        abandoned: bool,
+    },
 }
 
 impl Pending {
@@ -131,7 +143,11 @@ impl FileContent {
     /// A file whose content is durable.
     #[must_use]
     pub fn durable_from(bytes: Vec<u8>) -> Self {
-        Self { visible: bytes.clone(), durable: bytes, ..Self::default() }
+        Self {
+            visible: bytes.clone(),
+            durable: bytes,
+            ..Self::default()
+        }
     }
 
     /// Length as readers see it.
@@ -156,14 +172,21 @@ impl FileContent {
     pub fn write(&mut self, offset: u64, bytes: Vec<u8>) {
         overwrite(&mut self.visible, offset, &bytes);
         self.forget_damage(offset, bytes.len() as u64);
-        self.pending.push(Pending::Data { offset, bytes, abandoned: false });
+        self.pending.push(Pending::Data {
+            offset,
+            bytes,
+            abandoned: false,
+        });
     }
 
     /// Changes the length on the volatile side.
     pub fn set_len(&mut self, len: u64) {
         self.visible.resize(len as usize, 0);
         self.damage.split_off(&len.div_ceil(SECTOR));
-        self.pending.push(Pending::Length { len, abandoned: false });
+        self.pending.push(Pending::Length {
+            len,
+            abandoned: false,
+        });
     }
 
     /// Makes what was written durable, except what an earlier sync failed on.
@@ -212,7 +235,10 @@ impl FileContent {
     }
 
     fn crash_data(&mut self, change: Pending, fate: Fate, prng: &mut Prng) {
-        let Pending::Data { offset, mut bytes, .. } = change else {
+        let Pending::Data {
+            offset, mut bytes, ..
+        } = change
+        else {
             return;
         };
         let prefix_only = prng.chance(500_000);
@@ -222,7 +248,11 @@ impl FileContent {
             let position = offset + start;
             let end = (start + SECTOR - position % SECTOR).min(bytes.len() as u64);
             let part = &mut bytes[start as usize..end as usize];
-            let keep = if prefix_only { end <= stop } else { prng.chance(500_000) };
+            let keep = if prefix_only {
+                end <= stop
+            } else {
+                prng.chance(500_000)
+            };
             if keep && fate == Fate::Garble {
                 part.iter_mut().for_each(|byte| *byte = prng.bits() as u8);
             }
@@ -284,7 +314,11 @@ impl FileContent {
         }
         let first = offset / SECTOR;
         let end = (offset + len).div_ceil(SECTOR);
-        let hit: Vec<u64> = self.damage.range(first..end).map(|(&sector, _)| sector).collect();
+        let hit: Vec<u64> = self
+            .damage
+            .range(first..end)
+            .map(|(&sector, _)| sector)
+            .collect();
         for sector in hit {
             self.damage.remove(&sector);
         }

@@ -22,7 +22,11 @@ fn drain(disk: &mut VirtualDisk) {
 }
 
 fn run(disk: &mut VirtualDisk, op: DiskOp) {
-    disk.submit(DiskRequest { queue: QueueId(1), token: 1, op });
+    disk.submit(DiskRequest {
+        queue: QueueId(1),
+        token: 1,
+        op,
+    });
     drain(disk);
     let done = disk.poll().expect("a completion");
     done.result.expect("success");
@@ -30,7 +34,15 @@ fn run(disk: &mut VirtualDisk, op: DiskOp) {
 
 fn write(disk: &mut VirtualDisk, name: &str, offset: u64, bytes: &[u8], sync: bool) {
     let data = vec![Chunk::from(bytes.to_vec())];
-    run(disk, DiskOp::Write { path: path(name), offset, data, sync });
+    run(
+        disk,
+        DiskOp::Write {
+            path: path(name),
+            offset,
+            data,
+            sync,
+        },
+    );
 }
 
 fn content(disk: &VirtualDisk, name: &str) -> Option<Vec<u8>> {
@@ -50,7 +62,12 @@ fn a_file_whose_name_was_never_synced_may_vanish_with_synced_bytes() {
 
 #[test]
 fn synced_bytes_under_a_synced_name_survive_every_mode() {
-    let modes = [CrashMode::LoseAll, CrashMode::Prefix, CrashMode::Subset, CrashMode::Torn];
+    let modes = [
+        CrashMode::LoseAll,
+        CrashMode::Prefix,
+        CrashMode::Subset,
+        CrashMode::Torn,
+    ];
     for mode in modes {
         for seed in 0..50 {
             let mut disk = disk(seed);
@@ -59,7 +76,10 @@ fn synced_bytes_under_a_synced_name_survive_every_mode() {
             write(&mut disk, "dir/a", 1000, &[8; 1000], false);
             disk.crash(mode);
             let bytes = content(&disk, "dir/a").expect("the name is durable");
-            assert!(bytes.len() >= 1000 && bytes[..1000] == [7; 1000], "{mode:?} {seed}");
+            assert!(
+                bytes.len() >= 1000 && bytes[..1000] == [7; 1000],
+                "{mode:?} {seed}"
+            );
         }
     }
 }
@@ -74,7 +94,10 @@ fn a_torn_write_keeps_whole_sectors() {
         write(&mut disk, "dir/a", 0, &[2; 4 * SECTOR as usize], false);
         disk.crash(CrashMode::Torn);
         let bytes = content(&disk, "dir/a").expect("durable");
-        let sectors: Vec<u8> = bytes.chunks(SECTOR as usize).map(|sector| sector[0]).collect();
+        let sectors: Vec<u8> = bytes
+            .chunks(SECTOR as usize)
+            .map(|sector| sector[0])
+            .collect();
         torn += u32::from(sectors.contains(&1) && sectors.contains(&2));
     }
     assert!(torn > 10, "{torn} torn writes");
@@ -89,7 +112,11 @@ fn replace_is_atomic_at_every_crash() {
             data: vec![Chunk::from(bytes.to_vec())],
         };
         run(&mut disk, replace(b"old"));
-        disk.submit(DiskRequest { queue: QueueId(1), token: 2, op: replace(b"new") });
+        disk.submit(DiskRequest {
+            queue: QueueId(1),
+            token: 2,
+            op: replace(b"new"),
+        });
         disk.crash(CrashMode::Torn);
         let found = content(&disk, "dir/a").expect("one of the two");
         assert!(found == b"old" || found == b"new", "{seed}: {found:?}");
@@ -101,9 +128,20 @@ fn a_renamed_directory_keeps_what_is_below_it() {
     let mut disk = disk(3);
     write(&mut disk, "dir/a", 0, b"bytes", true);
     run(&mut disk, DiskOp::SyncDir { path: path("dir") });
-    run(&mut disk, DiskOp::Rename { from: path("dir"), to: path("other") });
+    run(
+        &mut disk,
+        DiskOp::Rename {
+            from: path("dir"),
+            to: path("other"),
+        },
+    );
     assert_eq!(content(&disk, "other/a").as_deref(), Some(&b"bytes"[..]));
-    run(&mut disk, DiskOp::SyncDir { path: DiskPath::root() });
+    run(
+        &mut disk,
+        DiskOp::SyncDir {
+            path: DiskPath::root(),
+        },
+    );
     disk.crash(CrashMode::LoseAll);
     assert_eq!(content(&disk, "other/a").as_deref(), Some(&b"bytes"[..]));
     assert_eq!(content(&disk, "dir/a"), None);
@@ -133,17 +171,37 @@ fn a_failed_sync_is_not_repaired_by_a_later_one() {
     let mut lost = 0;
     for seed in 0..20 {
         let mut disk = disk(seed);
-        run(&mut disk, DiskOp::Replace { path: path("dir/a"), data: Vec::new() });
+        run(
+            &mut disk,
+            DiskOp::Replace {
+                path: path("dir/a"),
+                data: Vec::new(),
+            },
+        );
         let mut faulty = DiskOptions::calm();
         faulty.sync_error_parts = 1_000_000;
         disk.set_options(faulty);
         let data = vec![Chunk::from(vec![9; 10])];
-        let op = DiskOp::Write { path: path("dir/a"), offset: 0, data, sync: true };
-        disk.submit(DiskRequest { queue: QueueId(1), token: 1, op });
+        let op = DiskOp::Write {
+            path: path("dir/a"),
+            offset: 0,
+            data,
+            sync: true,
+        };
+        disk.submit(DiskRequest {
+            queue: QueueId(1),
+            token: 1,
+            op,
+        });
         drain(&mut disk);
         assert!(disk.poll().expect("a completion").result.is_err());
         disk.set_options(DiskOptions::calm());
-        run(&mut disk, DiskOp::Sync { path: path("dir/a") });
+        run(
+            &mut disk,
+            DiskOp::Sync {
+                path: path("dir/a"),
+            },
+        );
         disk.crash(CrashMode::Subset);
         lost += u32::from(content(&disk, "dir/a").expect("durable").is_empty());
     }

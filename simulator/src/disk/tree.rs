@@ -47,7 +47,11 @@ impl Tree {
     #[must_use]
     pub(super) fn new() -> Self {
         let root = Inode::Directory(Directory::default());
-        Self { inodes: BTreeMap::from([(ROOT, root)]), next: 1, changes: Vec::new() }
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next: 1,
+            changes: Vec::new(),
+        }
     }
 
     fn directory(&self, id: InodeId) -> Result<&Directory, DiskErrorKind> {
@@ -144,7 +148,11 @@ impl Tree {
         if self.resolve(path) == Err(DiskErrorKind::NotFound) {
             let directory = self.parent(path)?;
             let inode = Some(self.create(Inode::File(FileContent::default())));
-            self.change(vec![Part { directory, name: path.name().to_owned(), inode }]);
+            self.change(vec![Part {
+                directory,
+                name: path.name().to_owned(),
+                inode,
+            }]);
         }
         self.file_mut(path)
     }
@@ -179,7 +187,11 @@ impl Tree {
         let inode = Some(self.create(Inode::File(FileContent::durable_from(bytes))));
         let name = path.name().to_owned();
         let name = if renamed { name } else { format!("{name}.tmp") };
-        self.change(vec![Part { directory, name, inode }]);
+        self.change(vec![Part {
+            directory,
+            name,
+            inode,
+        }]);
         Ok(())
     }
 
@@ -193,8 +205,16 @@ impl Tree {
         let source = self.parent(from)?;
         let directory = self.parent(to)?;
         self.change(vec![
-            Part { directory: source, name: from.name().to_owned(), inode: None },
-            Part { directory, name: to.name().to_owned(), inode: Some(inode) },
+            Part {
+                directory: source,
+                name: from.name().to_owned(),
+                inode: None,
+            },
+            Part {
+                directory,
+                name: to.name().to_owned(),
+                inode: Some(inode),
+            },
         ]);
         Ok(())
     }
@@ -204,7 +224,11 @@ impl Tree {
     /// # Errors
     ///
     /// A directory where a file was expected.
-    pub(super) fn remove(&mut self, path: &DiskPath, whole_tree: bool) -> Result<(), DiskErrorKind> {
+    pub(super) fn remove(
+        &mut self,
+        path: &DiskPath,
+        whole_tree: bool,
+    ) -> Result<(), DiskErrorKind> {
         let id = match self.resolve(path) {
             Err(DiskErrorKind::NotFound) => return Ok(()),
             other => other?,
@@ -213,7 +237,11 @@ impl Tree {
             return Err(DiskErrorKind::WrongKind);
         }
         let directory = self.parent(path)?;
-        self.change(vec![Part { directory, name: path.name().to_owned(), inode: None }]);
+        self.change(vec![Part {
+            directory,
+            name: path.name().to_owned(),
+            inode: None,
+        }]);
         Ok(())
     }
 
@@ -230,7 +258,11 @@ impl Tree {
                 None => {
                     let inode = self.create(Inode::Directory(Directory::default()));
                     let name = name.to_owned();
-                    self.change(vec![Part { directory: at, name, inode: Some(inode) }]);
+                    self.change(vec![Part {
+                        directory: at,
+                        name,
+                        inode: Some(inode),
+                    }]);
                     inode
                 }
             };

@@ -89,9 +89,14 @@ mod tests {
 
     use super::*;
 
-    const KEY: GroupKey = GroupKey { group: GroupId::METADATA, incarnation: 0 };
-    const WHAT: Acknowledgement =
-        Acknowledgement { client: ClientId(7), request: RequestNumber(3) };
+    const KEY: GroupKey = GroupKey {
+        group: GroupId::METADATA,
+        incarnation: 0,
+    };
+    const WHAT: Acknowledgement = Acknowledgement {
+        client: ClientId(7),
+        request: RequestNumber(3),
+    };
 
     fn committed() -> Committed {
         let mut header = PrepareHeader::new(Command::Prepare);
@@ -109,15 +114,22 @@ mod tests {
     #[test]
     fn an_acknowledged_request_in_the_log_passes_and_must_be_covered() {
         let mut acks = Acknowledged::default();
-        acks.answer(0, KEY, Op(1), WHAT, &committed()).expect("held");
+        acks.answer(0, KEY, Op(1), WHAT, &committed())
+            .expect("held");
         acks.covered(0, KEY, Op(1)).expect("covered");
-        assert_eq!(acks.covered(0, KEY, Op(0)).expect_err("lost").oracle, "O5 acknowledged kept");
+        assert_eq!(
+            acks.covered(0, KEY, Op(0)).expect_err("lost").oracle,
+            "O5 acknowledged kept"
+        );
     }
 
     #[test]
     fn an_answer_for_another_request_or_an_uncommitted_op_is_found() {
         let mut acks = Acknowledged::default();
-        let other = Acknowledgement { client: ClientId(8), ..WHAT };
+        let other = Acknowledgement {
+            client: ClientId(8),
+            ..WHAT
+        };
         assert!(acks.answer(0, KEY, Op(1), other, &committed()).is_err());
         assert!(acks.answer(0, KEY, Op(2), WHAT, &committed()).is_err());
     }

@@ -26,7 +26,8 @@ impl Canon {
     /// The canonical prepare of `op`.
     #[must_use]
     pub fn get(&self, op: Op) -> Option<&Message> {
-        self.entries.get(usize::try_from(op.0.checked_sub(1)?).ok()?)
+        self.entries
+            .get(usize::try_from(op.0.checked_sub(1)?).ok()?)
     }
 
     /// Its header.
@@ -156,7 +157,10 @@ mod tests {
 
     use super::*;
 
-    const KEY: GroupKey = GroupKey { group: GroupId::METADATA, incarnation: 0 };
+    const KEY: GroupKey = GroupKey {
+        group: GroupId::METADATA,
+        incarnation: 0,
+    };
 
     fn entry(op: u64, parent: Checksum, timestamp: u64) -> Message {
         let mut header = PrepareHeader::new(Command::Prepare);
@@ -187,8 +191,12 @@ mod tests {
     #[test]
     fn another_prepare_at_a_committed_op_is_found() {
         let mut committed = Committed::default();
-        committed.commit(0, KEY, &entry(1, Checksum::ZERO, 1)).expect("first");
-        let error = committed.commit(1, KEY, &entry(1, Checksum::ZERO, 2)).expect_err("differs");
+        committed
+            .commit(0, KEY, &entry(1, Checksum::ZERO, 1))
+            .expect("first");
+        let error = committed
+            .commit(1, KEY, &entry(1, Checksum::ZERO, 2))
+            .expect_err("differs");
         assert_eq!(error.oracle, "O1 committed prefix");
     }
 

@@ -52,9 +52,15 @@ impl DurableReader {
             return false;
         };
         let known = self.logs.entry((node, log.clone()));
-        let known = known.or_insert_with(|| Known { version, value: scan(bytes, overhead) });
+        let known = known.or_insert_with(|| Known {
+            version,
+            value: scan(bytes, overhead),
+        });
         if known.version != version {
-            *known = Known { version, value: scan(bytes, overhead) };
+            *known = Known {
+                version,
+                value: scan(bytes, overhead),
+            };
         }
         known.value.contains(&entry)
     }
@@ -66,13 +72,21 @@ impl DurableReader {
             let path = dir.join(name).ok()?;
             let (bytes, version) = disk.durable(&path)?;
             let known = self.superblocks.entry((node, path));
-            let known = known.or_insert_with(|| Known { version, value: superblock(bytes) });
+            let known = known.or_insert_with(|| Known {
+                version,
+                value: superblock(bytes),
+            });
             if known.version != version {
-                *known = Known { version, value: superblock(bytes) };
+                *known = Known {
+                    version,
+                    value: superblock(bytes),
+                };
             }
             known.value
         });
-        newest.max_by_key(|(sequence, _)| *sequence).map_or_else(Default::default, |(_, it)| it)
+        newest
+            .max_by_key(|(sequence, _)| *sequence)
+            .map_or_else(Default::default, |(_, it)| it)
     }
 
     /// A node's disk was replaced.
@@ -83,7 +97,9 @@ impl DurableReader {
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, |field| u64::from_le_bytes(field.try_into().unwrap_or([0; 8])))
+    bytes.get(at..at + 8).map_or(0, |field| {
+        u64::from_le_bytes(field.try_into().unwrap_or([0; 8]))
+    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -113,8 +129,10 @@ fn superblock(bytes: &[u8]) -> Option<(u64, DurableViews)> {
     if bytes.len() != 102 || xxh3(body) != u64_at(bytes, 94) {
         return None;
     }
-    let views =
-        DurableViews { view: View(u32_at(bytes, 46)), log_view: View(u32_at(bytes, 50)) };
+    let views = DurableViews {
+        view: View(u32_at(bytes, 46)),
+        log_view: View(u32_at(bytes, 50)),
+    };
     Some((u64_at(bytes, 8), views))
 }
 
@@ -139,17 +157,31 @@ mod tests {
         let mut disk = VirtualDisk::new(DiskOptions::calm(), Prng::new(1));
         let mut reader = DurableReader::default();
         let mut run = |disk: &mut VirtualDisk, op| {
-            disk.submit(DiskRequest { queue: QueueId(0), token: 0, op });
+            disk.submit(DiskRequest {
+                queue: QueueId(0),
+                token: 0,
+                op,
+            });
             while let Some(due) = disk.next_due() {
                 disk.run_until(due);
             }
             reader.holds(0, disk, &path, 0, (Op(1), identity))
         };
         let data = vec![Chunk::Frame(message)];
-        let write = DiskOp::Write { path: path.clone(), offset: 0, data, sync: false };
+        let write = DiskOp::Write {
+            path: path.clone(),
+            offset: 0,
+            data,
+            sync: false,
+        };
         assert!(!run(&mut disk, write));
         assert!(!run(&mut disk, DiskOp::Sync { path: path.clone() }));
-        assert!(run(&mut disk, DiskOp::SyncDir { path: DiskPath::root() }));
+        assert!(run(
+            &mut disk,
+            DiskOp::SyncDir {
+                path: DiskPath::root()
+            }
+        ));
         assert!(!reader.holds(0, &disk, &path, 0, (Op(2), identity)));
     }
 }

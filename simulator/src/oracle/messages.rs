@@ -26,6 +26,8 @@ pub struct Value {
 pub struct Partition {
     /// By offset.
     values: Vec<Value>,
+    /// Every id with its offset.
+    ids: BTreeMap<u128, u64>,
 }
 
 impl Partition {
@@ -66,9 +68,15 @@ fn of_batch(batch: &Batch<'_>) -> Vec<(u64, Value)> {
     let value = |frame: &biplane_wire::MessageFrame<'_>| {
         let mut carried = frame.payload.to_vec();
         carried.extend_from_slice(frame.user_headers);
-        Value { id: frame.header.id(), digest: xxh3(&carried) }
+        Value {
+            id: frame.header.id(),
+            digest: xxh3(&carried),
+        }
     };
-    batch.frames().map(|frame| (batch.offset_of(&frame), value(&frame))).collect()
+    batch
+        .frames()
+        .map(|frame| (batch.offset_of(&frame), value(&frame)))
+        .collect()
 }
 
 impl Messages {
@@ -78,12 +86,19 @@ impl Messages {
         self.partitions.get(&key)
     }
 
-    /// A prepare became canonical.
+    /// A prepare became canonical. `fresh` says that no node has been restarted yet: the
+    /// memory of what was sent before is complete, so that no repetition may get through.
     ///
     /// # Errors
     ///
-    /// An offset that is skipped or used again, or a batch that does not verify.
-    pub fn committed(&mut self, key: GroupKey, prepare: &Message) -> Result<(), Violation> {
+    /// An offset that is skipped or used again, a message that is there twice, or a batch that
+    /// does not verify.
+    pub fn committed(
+        &mut self,
+        key: GroupKey,
+        prepare: &Message,
+        fresh: bool,
+    ) -> Result<(), Violation> {
         let header: &PrepareHeader = prepare.header();
         if key.group.is_metadata() || header.operation() != Operation::SendMessages {
             return Ok(());
@@ -96,7 +111,11 @@ impl Messages {
         let found = match values(prepare.body()) {
             Ok(found) => found,
             Err(text) => {
-                return Err(Violation::new("O6 offsets", key.group, format!("op {op}: {text}")));
+                return Err(Violation::new(
+                    "O6 offsets",
+                    key.group,
+                    format!("op {op}: {text}"),
+                ));
             }
         };
         let partition = self.partitions.entry(key).or_default();
@@ -108,6 +127,14 @@ impl Messages {
                 return Err(Violation::new("O6 offsets", key.group, text));
             }
             partition.values.push(value);
+            let before = partition.ids.insert(value.id, offset);
+            if let (Some(before), true) = (before, fresh) {
+                let text = format!(
+                    "op {op} brings {:x} of offset {before} again at {offset}",
+                    value.id
+                );
+                return Err(Violation::new("O6 offsets", key.group, text));
+            }
         }
         Ok(())
     }
@@ -119,7 +146,11 @@ impl Messages {
     /// A message that is not the committed one, or an answer with a gap.
     pub fn polled(&mut self, node: u8, key: GroupKey, body: &[u8]) -> Result<(), Violation> {
         let wrong = |text: String| {
-            Err(Violation::new("O7 polls", key.group, format!("n{node}: {text}")))
+            Err(Violation::new(
+                "O7 polls",
+                key.group,
+                format!("n{node}: {text}"),
+            ))
         };
         let Ok(answer) = PolledMessages::decode(body) else {
             return wrong("the answer does not decode".to_owned());
@@ -147,7 +178,10 @@ impl Messages {
             }
         }
         if count != answer.messages_count {
-            return wrong(format!("{count} messages, {} announced", answer.messages_count));
+            return wrong(format!(
+                "{count} messages, {} announced",
+                answer.messages_count
+            ));
         }
         Ok(())
     }
@@ -161,7 +195,10 @@ mod tests {
 
     fn key() -> GroupKey {
         let group = GroupId::partition(1, 1, 0).expect("small ids");
-        GroupKey { group, incarnation: 7 }
+        GroupKey {
+            group,
+            incarnation: 7,
+        }
     }
 
     fn batch(ids: &[u128], base_offset: u64) -> Vec<u8> {
@@ -184,25 +221,41 @@ mod tests {
 
     fn poll(records: &[Vec<u8>], count: u32) -> Vec<u8> {
         let mut body = PolledMessages::head(0, 9, count).to_vec();
-        records.iter().for_each(|record| body.extend_from_slice(record));
+        records
+            .iter()
+            .for_each(|record| body.extend_from_slice(record));
         body
     }
 
     #[test]
     fn contiguous_offsets_pass_and_gaps_and_reuse_are_found() {
         let mut messages = Messages::default();
-        messages.committed(key(), &committed(1, &[1, 2], 0)).expect("first");
-        messages.committed(key(), &committed(2, &[3], 2)).expect("next");
-        let gap = messages.committed(key(), &committed(3, &[4], 4)).expect_err("gap");
+        messages
+            .committed(key(), &committed(1, &[1, 2], 0), true)
+            .expect("first");
+        messages
+            .committed(key(), &committed(2, &[3], 2), true)
+            .expect("next");
+        let gap = messages
+            .committed(key(), &committed(3, &[4], 4), true)
+            .expect_err("gap");
         assert_eq!(gap.oracle, "O6 offsets");
-        assert!(messages.committed(key(), &committed(3, &[4], 2)).is_err());
+        assert!(
+            messages
+                .committed(key(), &committed(3, &[4], 2), true)
+                .is_err()
+        );
     }
 
     #[test]
     fn polls_of_what_was_written_pass_and_others_are_found() {
         let mut messages = Messages::default();
-        messages.committed(key(), &committed(1, &[1, 2], 0)).expect("first");
-        messages.committed(key(), &committed(2, &[3], 2)).expect("next");
+        messages
+            .committed(key(), &committed(1, &[1, 2], 0), true)
+            .expect("first");
+        messages
+            .committed(key(), &committed(2, &[3], 2), true)
+            .expect("next");
         let good = poll(&[batch(&[1, 2], 0), batch(&[3], 2)], 3);
         messages.polled(0, key(), &good).expect("as written");
         let cases = [

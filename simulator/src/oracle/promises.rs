@@ -6,7 +6,7 @@
 //! damaged, what it acknowledged under a durable policy. All of it is judged from logs in
 //! memory and from durable bytes, never from what a node says of itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_vsr::Durability;
 use biplane_wire::{
@@ -25,6 +25,9 @@ pub struct Promises {
     reader: DurableReader,
     /// Durable acknowledgements by node and group.
     given: BTreeMap<(u8, GroupKey), BTreeMap<Op, Checksum>>,
+    /// Who acknowledged from memory, by group, op and identity: what a crash takes then was in
+    /// memory when it was acknowledged.
+    from_memory: BTreeMap<(GroupKey, Op, Checksum), BTreeSet<u8>>,
     /// The identity a primary prepared, by group, view and op.
     prepared: BTreeMap<(GroupKey, View, Op), Checksum>,
     /// Views seen by node and group: view, then log view.
@@ -40,7 +43,10 @@ pub struct Promises {
 }
 
 fn key(facts: &GroupFacts, group: GroupId) -> GroupKey {
-    GroupKey { group, incarnation: facts.incarnation }
+    GroupKey {
+        group,
+        incarnation: facts.incarnation,
+    }
 }
 
 impl Promises {
@@ -59,11 +65,23 @@ impl Promises {
             }
             Command::StartViewChange => {
                 let header: &StartViewChangeHeader = message.header();
-                self.view(look, header.group(), header.frame.view(), false, "StartViewChange")
+                self.view(
+                    look,
+                    header.group(),
+                    header.frame.view(),
+                    false,
+                    "StartViewChange",
+                )
             }
             Command::DoViewChange => {
                 let header: &DoViewChangeHeader = message.header();
-                self.view(look, header.group(), header.frame.view(), false, "DoViewChange")
+                self.view(
+                    look,
+                    header.group(),
+                    header.frame.view(),
+                    false,
+                    "DoViewChange",
+                )
             }
             Command::StartView => {
                 let header: &StartViewHeader = message.header();
@@ -108,15 +126,20 @@ impl Promises {
         let Some(machine) = look.machine else {
             return Ok(());
         };
-        let (Some(replica), Some(facts)) =
-            (machine.replica(header.group()), machine.facts(header.group()))
-        else {
+        let (Some(replica), Some(facts)) = (
+            machine.replica(header.group()),
+            machine.facts(header.group()),
+        ) else {
             return Ok(());
         };
         if !replica.is_primary() || replica.view() != header.frame.view() {
             return Ok(());
         }
-        let place = (key(&facts, header.group()), header.frame.view(), header.op());
+        let place = (
+            key(&facts, header.group()),
+            header.frame.view(),
+            header.op(),
+        );
         let identity = header.frame.checksum();
         let known = *self.prepared.entry(place).or_insert(identity);
         if known != identity {
@@ -126,17 +149,17 @@ impl Promises {
                 describe(header),
                 known.0
             );
-            return Err(Violation::new("O3 one primary per view", header.group(), text));
+            return Err(Violation::new(
+                "O3 one primary per view",
+                header.group(),
+                text,
+            ));
         }
         Ok(())
     }
 
     /// An acknowledgement leaves: the prepare is held as its policy asks.
-    fn acknowledge(
-        &mut self,
-        look: Look<'_>,
-        header: &PrepareOkHeader,
-    ) -> Result<(), Violation> {
+    fn acknowledge(&mut self, look: Look<'_>, header: &PrepareOkHeader) -> Result<(), Violation> {
         let group = header.group();
         let Some(machine) = look.machine else {
             return Ok(());
@@ -155,8 +178,14 @@ impl Promises {
             return Err(Violation::new("O10 acknowledgement is held", group, text));
         }
         if policy == Durability::Disk {
-            let given = self.given.entry((look.node, key(&facts, group))).or_default();
+            let given = self
+                .given
+                .entry((look.node, key(&facts, group)))
+                .or_default();
             given.insert(entry.0, entry.1);
+        } else {
+            let place = (key(&facts, group), entry.0, entry.1);
+            self.from_memory.entry(place).or_default().insert(look.node);
         }
         Ok(())
     }
@@ -178,24 +207,23 @@ impl Promises {
         if replica.commit_min() >= entry.0 {
             return true;
         }
-        let held = replica.log().header(entry.0).map(|header| header.frame.checksum());
+        let held = replica
+            .log()
+            .header(entry.0)
+            .map(|header| header.frame.checksum());
         match policy {
             Durability::Memory => held == Some(entry.1),
             Durability::Disk => self.holds_durably(look, group, entry),
         }
     }
 
-    fn holds_durably(
-        &mut self,
-        look: Look<'_>,
-        group: GroupId,
-        entry: (Op, Checksum),
-    ) -> bool {
+    fn holds_durably(&mut self, look: Look<'_>, group: GroupId, entry: (Op, Checksum)) -> bool {
         let facts = look.machine.and_then(|machine| machine.facts(group));
         let Some((log, overhead)) = facts.and_then(|facts| facts.prepare_log) else {
             return false;
         };
-        self.reader.holds(look.node, look.disk, &log, overhead, entry)
+        self.reader
+            .holds(look.node, look.disk, &log, overhead, entry)
     }
 
     /// The first commit of an op: count who holds it. `log` is where nodes that are down keep
@@ -214,17 +242,18 @@ impl Promises {
         self.quorums_checked += 1;
         let group = header.group();
         let entry = (header.op(), header.frame.checksum());
-        let mut holders = Vec::new();
+        let place = (key(facts, group), entry.0, entry.1);
+        let mut holders = self.from_memory.remove(&place).unwrap_or_default();
         for &look in looks {
             let down_but_durable = look.machine.is_none() && policy == Durability::Disk;
             let held = match (&facts.prepare_log, down_but_durable) {
-                (Some((log, overhead)), true) => {
-                    self.reader.holds(look.node, look.disk, log, *overhead, entry)
-                }
+                (Some((log, overhead)), true) => self
+                    .reader
+                    .holds(look.node, look.disk, log, *overhead, entry),
                 _ => self.holds(look, group, entry, policy),
             };
             if held {
-                holders.push(look.node);
+                holders.insert(look.node);
             }
         }
         let needed = replication_quorum(looks.len() as u8);
@@ -275,7 +304,10 @@ impl Promises {
             let place = (look.node, key(&facts, group));
             if let Some(given) = self.given.get_mut(&place) {
                 given.retain(|&op, &mut identity| {
-                    let held = replica.log().header(op).map(|header| header.frame.checksum());
+                    let held = replica
+                        .log()
+                        .header(op)
+                        .map(|header| header.frame.checksum());
                     replica.commit_min() >= op
                         || held == Some(identity) && replica.log().is_durable(op)
                 });
@@ -301,19 +333,34 @@ impl Promises {
         let Some(given) = self.given.get(&(look.node, key(&facts, group))) else {
             return Ok(());
         };
-        let above = replica.commit_min().next();
+        // A hole at or below the known commit point is known to be one: it is never denied in a
+        // vote, and repaired.
+        let above = replica.commit_max().next();
         for (&op, &identity) in given.range(above..) {
             self.restarts_checked += 1;
-            let held = replica.log().header(op).map(|header| header.frame.checksum());
+            let held = replica
+                .log()
+                .header(op)
+                .map(|header| header.frame.checksum());
             if held != Some(identity) && !replica.log().is_damaged(op) {
                 let text = format!(
                     "n{} acknowledged op {op} as {:016x} and came back with {held:?}",
                     look.node, identity.0
                 );
-                return Err(Violation::new("O10 acknowledged kept at restart", group, text));
+                return Err(Violation::new(
+                    "O10 acknowledged kept at restart",
+                    group,
+                    text,
+                ));
             }
         }
         Ok(())
+    }
+
+    /// A node applied the deletion of a group: its promises in it mean nothing any more.
+    pub fn deleted(&mut self, node: u8, key: GroupKey) {
+        self.given.remove(&(node, key));
+        self.views.remove(&(node, key));
     }
 
     /// A node lost its disk on purpose.

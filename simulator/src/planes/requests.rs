@@ -32,13 +32,40 @@ impl PlanesNode {
     pub(super) fn call(&mut self, token: u64, call: Call, out: &mut Vec<Effect>) {
         match call {
             Call::Register { client, user_id } => {
-                self.step_metadata(MetadataInput::Register { token, client, user_id });
+                self.step_metadata(MetadataInput::Register {
+                    token,
+                    client,
+                    user_id,
+                });
             }
-            Call::Logout { client, session, request } => {
-                self.step_metadata(MetadataInput::Logout { token, client, session, request });
+            Call::Logout {
+                client,
+                session,
+                request,
+            } => {
+                self.step_metadata(MetadataInput::Logout {
+                    token,
+                    client,
+                    session,
+                    request,
+                });
             }
-            Call::Request { group, client, session, request, operation, body } => {
-                let request = Request { group, client, session, request, operation, body };
+            Call::Request {
+                group,
+                client,
+                session,
+                request,
+                operation,
+                body,
+            } => {
+                let request = Request {
+                    group,
+                    client,
+                    session,
+                    request,
+                    operation,
+                    body,
+                };
                 if request.group.is_metadata() {
                     self.write_metadata(token, &request, out);
                 } else {
@@ -54,7 +81,11 @@ impl PlanesNode {
     }
 
     fn user(&self) -> u32 {
-        self.metadata.state().users().by_name(ROOT).map_or(0, |user| user.id)
+        self.metadata
+            .state()
+            .users()
+            .by_name(ROOT)
+            .map_or(0, |user| user.id)
     }
 
     /// What a client reads of the topology.
@@ -72,8 +103,11 @@ impl PlanesNode {
             refuse(token, NOT_ACCEPTED, out);
             return;
         }
-        let caller =
-            Caller { user_id: Some(self.user()), client: request.client, tokens_max: 100 };
+        let caller = Caller {
+            user_id: Some(self.user()),
+            client: request.client,
+            tokens_max: 100,
+        };
         let state = self.metadata.state();
         let supplied = match preflight::needs(state, &caller, request.operation, &request.body) {
             Ok(Needs::InFlight { .. }) => Supplied::InFlight(&[]),
@@ -81,13 +115,15 @@ impl PlanesNode {
             Err(refusal) => return refuse_preflight(token, &refusal, out),
         };
         let operation = request.operation;
-        let body =
-            match preflight::rewrite(state, &caller, operation, &request.body, supplied) {
-                Ok(body) => body,
-                Err(refusal) => return refuse_preflight(token, &refusal, out),
-            };
+        let body = match preflight::rewrite(state, &caller, operation, &request.body, supplied) {
+            Ok(body) => body,
+            Err(refusal) => return refuse_preflight(token, &refusal, out),
+        };
         let frame = self.routed(request, &body);
-        self.step_metadata(MetadataInput::Submit { token, request: frame });
+        self.step_metadata(MetadataInput::Submit {
+            token,
+            request: frame,
+        });
     }
 
     fn write_partition(&mut self, token: u64, request: &Request, out: &mut Vec<Effect>) {
@@ -97,14 +133,20 @@ impl PlanesNode {
             return;
         }
         let frame = self.routed(request, &request.body);
-        self.step_partitions(PartitionInput::Submit { token, group, request: frame });
+        self.step_partitions(PartitionInput::Submit {
+            token,
+            group,
+            request: frame,
+        });
     }
 
     /// The request as a connection hands it on: bound identity, resolved group.
     fn routed(&self, request: &Request, body: &[u8]) -> FrameBuffer {
         let mut header = RequestHeader::new(Command::Request);
         header.frame.set_cluster(cluster());
-        header.frame.set_size((HEADER_SIZE + request.body.len()) as u32);
+        header
+            .frame
+            .set_size((HEADER_SIZE + request.body.len()) as u32);
         header.set_client(request.client);
         header.set_session(request.session);
         header.set_request(RequestNumber(request.request));
@@ -129,7 +171,11 @@ impl PlanesNode {
             auto_commit: call.auto_commit,
             primary_only: call.primary_only,
         };
-        self.step_partitions(PartitionInput::Poll { token, group, query });
+        self.step_partitions(PartitionInput::Poll {
+            token,
+            group,
+            query,
+        });
     }
 }
 
@@ -148,18 +194,28 @@ fn refuse_preflight(token: u64, refusal: &Refusal, out: &mut Vec<Effect>) {
 
 fn transient(code: ErrorCode) -> Answer {
     let code = code.as_u32();
-    Answer::Transient { maybe: code != NOT_ACCEPTED, code }
+    Answer::Transient {
+        maybe: code != NOT_ACCEPTED,
+        code,
+    }
 }
 
 /// The answer to a call of the metadata plane.
 pub(super) fn carry_answer(output: MetadataOutput, out: &mut Vec<Effect>) {
     let (token, answer) = match output {
-        MetadataOutput::Reply { token, message, outcome } => match outcome {
+        MetadataOutput::Reply {
+            token,
+            message,
+            outcome,
+        } => match outcome {
             Outcome::Committed { code, .. } => (token, Answer::Replied { code, message }),
             Outcome::Refused(code) => {
                 let code = code.as_u32();
                 let answer = match code {
-                    57 | 58 => Answer::Transient { maybe: code == 57, code },
+                    57 | 58 => Answer::Transient {
+                        maybe: code == 57,
+                        code,
+                    },
                     _ => Answer::Refused(code),
                 };
                 (token, answer)
@@ -195,14 +251,30 @@ pub(super) fn carry_answer(output: MetadataOutput, out: &mut Vec<Effect>) {
 /// The answer to a call of the partition plane.
 pub(super) fn carry_partition_answer(output: PartitionOutput, out: &mut Vec<Effect>) {
     let (token, answer) = match output {
-        PartitionOutput::Reply { token, status, message } => match status {
+        PartitionOutput::Reply {
+            token,
+            status,
+            message,
+        } => match status {
             0 => (token, Answer::Replied { code: 0, message }),
-            57 | 58 => (token, Answer::Transient { maybe: status == 57, code: status }),
+            57 | 58 => (
+                token,
+                Answer::Transient {
+                    maybe: status == 57,
+                    code: status,
+                },
+            ),
             code => (token, Answer::Refused(code)),
         },
         PartitionOutput::PollReply { token, reply } => {
             let body = concat_parts(&reply.body);
-            (token, Answer::Polled { status: reply.status, body })
+            (
+                token,
+                Answer::Polled {
+                    status: reply.status,
+                    body,
+                },
+            )
         }
         _ => return,
     };

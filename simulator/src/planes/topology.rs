@@ -27,14 +27,21 @@ impl PlanesNode {
         let specs = self.metadata.state().topology();
         let known = |spec: PartitionSpec| {
             let facts = facts_of(&spec)?;
-            Some((spec.group, Known { settings: spec.settings, facts }))
+            Some((
+                spec.group,
+                Known {
+                    settings: spec.settings,
+                    facts,
+                },
+            ))
         };
         self.known = specs.filter_map(known).collect();
     }
 
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool, disk: &dyn DiskView) {
         let spec = group_spec(spec, is_new);
-        self.partitions.open_group(spec, disk, &mut self.partition_out);
+        self.partitions
+            .open_group(spec, disk, &mut self.partition_out);
     }
 
     pub(super) fn on_topology(&mut self, change: TopologyChange, disk: &dyn DiskView) {
@@ -50,7 +57,11 @@ impl PlanesNode {
             TopologyChange::TopicUpdated { stream, topic, .. } => {
                 self.update(|spec| (spec.stream, spec.topic) == (stream, topic));
             }
-            TopologyChange::GroupDeleted { stream, topic, group } => {
+            TopologyChange::GroupDeleted {
+                stream,
+                topic,
+                group,
+            } => {
                 self.forget_group(stream, topic, group);
             }
             TopologyChange::Replaced => self.reconcile(disk),
@@ -69,18 +80,27 @@ impl PlanesNode {
     fn forget_group(&mut self, stream: u32, topic: u32, group: u64) {
         let Ok(id) = u32::try_from(group) else { return };
         let of_topic = |group: &GroupId| {
-            group.unpack().is_some_and(|key| (key.stream, key.topic) == (stream, topic))
+            group
+                .unpack()
+                .is_some_and(|key| (key.stream, key.topic) == (stream, topic))
         };
         let groups: Vec<GroupId> = self.partitions.groups().filter(of_topic).collect();
         for group in groups {
-            self.step_partitions(Input::ForgetOffset { group, key: ConsumerKey::Group(id) });
+            self.step_partitions(Input::ForgetOffset {
+                group,
+                key: ConsumerKey::Group(id),
+            });
         }
     }
 
     /// The whole state was replaced: close what is gone, open what is new, update the rest.
     fn reconcile(&mut self, disk: &dyn DiskView) {
-        let wanted: BTreeMap<GroupId, PartitionSpec> =
-            self.metadata.state().topology().map(|spec| (spec.group, spec)).collect();
+        let wanted: BTreeMap<GroupId, PartitionSpec> = self
+            .metadata
+            .state()
+            .topology()
+            .map(|spec| (spec.group, spec))
+            .collect();
         let present: Vec<GroupId> = self.partitions.groups().collect();
         for group in present {
             if !wanted.contains_key(&group) {

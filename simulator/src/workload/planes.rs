@@ -60,14 +60,24 @@ impl PlanesWorkload {
     }
 
     fn register(&self) -> Call {
-        Call::Register { client: self.client, user_id: ROOT_ID }
+        Call::Register {
+            client: self.client,
+            user_id: ROOT_ID,
+        }
     }
 
     fn request(&mut self, group: GroupId, operation: Operation, body: Vec<u8>) -> Call {
         self.request += 1;
         let (client, request) = (self.client, self.request);
         let session = self.session.unwrap_or(0);
-        Call::Request { group, client, session, request, operation, body }
+        Call::Request {
+            group,
+            client,
+            session,
+            request,
+            operation,
+            body,
+        }
     }
 
     fn metadata(&mut self, operation: Operation, body: Vec<u8>) -> Call {
@@ -86,7 +96,11 @@ impl PlanesWorkload {
     fn create_stream(&mut self, prng: &mut Prng) -> Call {
         let name = self.name(prng, 's');
         let name = Name::new(&name).expect("a short name");
-        let body = CreateStream { name, options: TlvOptions::EMPTY }.encode();
+        let body = CreateStream {
+            name,
+            options: TlvOptions::EMPTY,
+        }
+        .encode();
         self.metadata(Operation::CreateStream, body)
     }
 
@@ -94,7 +108,11 @@ impl PlanesWorkload {
         let name = self.name(prng, 't');
         let mut options = TlvBuilder::default();
         let policy = |prng: &mut Prng| -> &'static [u8] {
-            if prng.chance(500_000) { b"persisted" } else { b"replicated" }
+            if prng.chance(500_000) {
+                b"persisted"
+            } else {
+                b"replicated"
+            }
         };
         options.option("durability", TlvKind::STRING, policy(prng));
         options.option("consumer_offset_durability", TlvKind::STRING, policy(prng));
@@ -122,7 +140,9 @@ impl PlanesWorkload {
             let id = self.client.0 << 64 | u128::from(self.message);
             let mut payload = vec![0; 16 + prng.exponential(60) as usize];
             payload[..16].copy_from_slice(&id.to_le_bytes());
-            batch.push(id, 1 + self.message, &payload, &[]).expect("a small batch");
+            batch
+                .push(id, 1 + self.message, &payload, &[])
+                .expect("a small batch");
         }
         let metadata = SendMetadata {
             stream: Identifier::Numeric(key.stream),
@@ -166,7 +186,10 @@ impl PlanesWorkload {
             auto_commit: prng.chance(200_000),
             primary_only: prng.chance(200_000),
         };
-        Call::Poll { group: group_of(key), query }
+        Call::Poll {
+            group: group_of(key),
+            query,
+        }
     }
 
     fn administer(&mut self, prng: &mut Prng) -> Call {
@@ -181,12 +204,22 @@ impl PlanesWorkload {
             (0, _) if streams.len() < STREAMS || self.churn => self.create_stream(prng),
             (1, Some(key)) => {
                 let (stream, topic) = (id(key.stream), id(key.topic));
-                let body = PartitionsRequest { stream, topic, count: 1 }.encode();
+                let body = PartitionsRequest {
+                    stream,
+                    topic,
+                    count: 1,
+                }
+                .encode();
                 self.metadata(Operation::CreatePartitions, body)
             }
             (3, Some(key)) => {
                 let (stream, topic) = (id(key.stream), id(key.topic));
-                let body = PartitionsRequest { stream, topic, count: 1 }.encode();
+                let body = PartitionsRequest {
+                    stream,
+                    topic,
+                    count: 1,
+                }
+                .encode();
                 self.metadata(Operation::DeletePartitions, body)
             }
             (4, Some(key)) => {
@@ -213,7 +246,9 @@ impl Workload for PlanesWorkload {
         if self.session.is_none() {
             return self.register();
         }
-        let stale = self.directory_at.is_none_or(|at| self.calls - at >= DIRECTORY_EVERY);
+        let stale = self
+            .directory_at
+            .is_none_or(|at| self.calls - at >= DIRECTORY_EVERY);
         if stale {
             return Call::Directory;
         }
@@ -249,7 +284,8 @@ impl Workload for PlanesWorkload {
                 self.session = None;
                 Step::Done
             }
-            Answer::Transient { .. } if matches!(call, Call::Request { group, .. }
+            Answer::Transient { .. }
+                if matches!(call, Call::Request { group, .. }
                 if !self.knows(*group)) =>
             {
                 // The partition may be gone for good.

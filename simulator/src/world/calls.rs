@@ -1,22 +1,22 @@
 //! Clients and nodes: calls on their way, answers on theirs, and connections that break.
 
-use biplane_wire::{GroupId, Operation, ReplyHeader};
+use biplane_wire::{GroupId, Operation, ReplyHeader, RequestNumber};
 
 use super::{Event, World};
 use crate::client::Action;
-use crate::options::MachineKind;
 use crate::machine::{Answer, Call, Cause};
+use crate::options::MachineKind;
 use crate::oracle::acknowledged::Acknowledgement;
-use crate::oracle::GroupKey;
+use crate::oracle::{GroupKey, Oracles};
 use crate::time::Nanos;
 
 /// A call that has been sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnderWay {
     /// Who waits; `None` once the client gave the attempt up.
-    client: Option<usize>,
+    pub(crate) client: Option<usize>,
     /// The group it is for.
-    group: Option<GroupId>,
+    pub(crate) group: Option<GroupId>,
 }
 
 impl World {
@@ -33,19 +33,40 @@ impl World {
         let now = self.queue.now();
         match action {
             Action::Wait { until } => self.wake_client(client, until),
-            Action::Call { node, call, deadline } => {
+            Action::Call {
+                node,
+                call,
+                deadline,
+            } => {
                 let token = self.next_token;
                 self.next_token += 1;
+                if let Call::Request {
+                    group,
+                    client,
+                    request,
+                    ..
+                } = &call
+                {
+                    let number = RequestNumber(*request);
+                    self.oracles.exactly_once.sends(*group, *client, number);
+                }
                 if let Some(old) = self.clients[client].sent(token) {
                     if let Some(under_way) = self.calls.get_mut(&old) {
                         under_way.client = None;
                     }
                 }
                 let group = self.clients[client].pending_group();
-                self.calls.insert(token, UnderWay { client: Some(client), group });
+                self.calls.insert(
+                    token,
+                    UnderWay {
+                        client: Some(client),
+                        group,
+                    },
+                );
                 if let Some(late) = self.clients[client].travel() {
                     let call = Box::new(call);
-                    self.queue.schedule(now + late, Event::Call { node, token, call });
+                    self.queue
+                        .schedule(now + late, Event::Call { node, token, call });
                 }
                 self.wake_client(client, deadline);
             }
@@ -61,11 +82,24 @@ impl World {
     }
 
     pub(crate) fn on_call(&mut self, node: u8, token: u64, call: Box<Call>) {
-        if !self.nodes.iter().any(|it| it.id == node && it.machine.is_some()) {
+        if !self
+            .nodes
+            .iter()
+            .any(|it| it.id == node && it.machine.is_some())
+        {
             // Connection refused: the client knows that nothing happened.
-            let answer = Answer::Transient { maybe: false, code: 58 };
+            let answer = Answer::Transient {
+                maybe: false,
+                code: 58,
+            };
             let due = self.queue.now() + crate::time::MILLISECOND;
-            self.queue.schedule(due, Event::Answer { token, answer: Box::new(answer) });
+            self.queue.schedule(
+                due,
+                Event::Answer {
+                    token,
+                    answer: Box::new(answer),
+                },
+            );
             return;
         }
         self.give(node, Cause::Call { token, call });
@@ -75,16 +109,26 @@ impl World {
     pub(crate) fn answer(&mut self, node: u8, token: u64, answer: Answer) {
         self.judge_answer(node, token, &answer);
         self.log(|| {
-            format!("n{node} answers {token} {}", crate::report::describe_answer(&answer))
+            format!(
+                "n{node} answers {token} {}",
+                crate::report::describe_answer(&answer)
+            )
         });
         let client = self.calls.get(&token).and_then(|call| call.client);
         let Some(client) = client else {
             self.calls.remove(&token);
+            self.audit_answer(token, &answer);
             return;
         };
         if let Some(late) = self.clients[client].travel() {
             let due = self.queue.now() + late;
-            self.queue.schedule(due, Event::Answer { token, answer: Box::new(answer) });
+            self.queue.schedule(
+                due,
+                Event::Answer {
+                    token,
+                    answer: Box::new(answer),
+                },
+            );
         }
     }
 
@@ -97,7 +141,13 @@ impl World {
         let Some(facts) = machine.and_then(|machine| machine.facts(group)) else {
             return;
         };
-        let key = GroupKey { group, incarnation: facts.incarnation };
+        let key = GroupKey {
+            group,
+            incarnation: facts.incarnation,
+        };
+        if self.oracles.exposed.contains(&key) {
+            return;
+        }
         let judged = match answer {
             Answer::Replied { message, .. } => {
                 let header: &ReplyHeader = message.header();
@@ -109,14 +159,24 @@ impl World {
                 if planes && !group.is_metadata() && repeated {
                     return;
                 }
-                let what =
-                    Acknowledgement { client: header.client(), request: header.request() };
-                let committed = &self.oracles.committed;
-                self.oracles.acknowledged.answer(node, key, header.op(), what, committed)
+                let what = Acknowledgement {
+                    client: header.client(),
+                    request: header.request(),
+                };
+                let key = self.log_key(node, group, &facts);
+                let Oracles {
+                    acknowledged,
+                    committed,
+                    exactly_once,
+                    ..
+                } = &mut self.oracles;
+                acknowledged
+                    .answer(node, key, header.op(), what, committed)
+                    .and_then(|()| {
+                        exactly_once.answers(key, what.client, what.request, header.op())
+                    })
             }
-            Answer::Polled { status: 0, body } => {
-                self.oracles.messages.polled(node, key, body)
-            }
+            Answer::Polled { status: 0, body } => self.oracles.messages.polled(node, key, body),
             _ => return,
         };
         self.judge(judged);

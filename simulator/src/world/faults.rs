@@ -1,13 +1,9 @@
 //! Misfortunes: which fault strikes when, and which the promises of the cluster do not cover.
 
-use biplane_vsr::Durability;
-use biplane_wire::{Op, Operation, PrepareHeader};
-
 use super::nodes::crash_mode;
 use super::{Event, Phase, World};
 use crate::disk::{CrashMode, Damage};
 use crate::machine::Cause;
-use crate::oracle::{replication_quorum, view_change_quorum};
 use crate::partitions::{Cuts, Shape};
 use crate::time::{MILLISECOND, Nanos, SECOND};
 
@@ -69,13 +65,15 @@ impl World {
     fn schedule_fault(&mut self, class: FaultClass) {
         if let Some(mean) = self.mean(class) {
             let wait = mean / 4 + self.fault_prng.exponential(mean);
-            self.queue.schedule(self.queue.now() + wait, Event::Fault(class));
+            self.queue
+                .schedule(self.queue.now() + wait, Event::Fault(class));
         }
     }
 
     fn fault_again_soon(&mut self, class: FaultClass) {
         let wait = 10 * MILLISECOND + self.fault_prng.exponential(50 * MILLISECOND);
-        self.queue.schedule(self.queue.now() + wait, Event::Fault(class));
+        self.queue
+            .schedule(self.queue.now() + wait, Event::Fault(class));
     }
 
     pub(crate) fn on_fault(&mut self, class: FaultClass) {
@@ -114,7 +112,11 @@ impl World {
             .filter(|&node| self.nodes[usize::from(node)].disk.is_busy())
             .collect();
         let prefer_busy = self.fault_prng.chance(700_000);
-        let from = if prefer_busy && !busy.is_empty() { &busy } else { &running };
+        let from = if prefer_busy && !busy.is_empty() {
+            &busy
+        } else {
+            &running
+        };
         self.fault_prng.pick(from).copied()
     }
 
@@ -133,7 +135,8 @@ impl World {
             Phase::Liveness => 100 * MILLISECOND,
         };
         let wait = 10 * MILLISECOND + self.fault_prng.exponential(mean);
-        self.queue.schedule(self.queue.now() + wait, Event::Start { node });
+        self.queue
+            .schedule(self.queue.now() + wait, Event::Start { node });
     }
 
     fn fault_crash(&mut self) -> bool {
@@ -159,46 +162,6 @@ impl World {
         true
     }
 
-    /// Whether a node may lose its memory now. A memory-only group promises the memory of a
-    /// quorum: everything the node holds of it must have a holder among the others in every set
-    /// of nodes large enough for a view change, also what it may just have acknowledged.
-    fn may_forget(&self, node: u8) -> bool {
-        if self.options.correlated {
-            return true;
-        }
-        let Some(machine) = &self.nodes[usize::from(node)].machine else {
-            return true;
-        };
-        let count = self.options.replicas;
-        let needed = usize::from(count) - view_change_quorum(count) + 1;
-        debug_assert!(needed >= replication_quorum(count).min(usize::from(count)));
-        machine.groups().into_iter().all(|group| {
-            let operation =
-                if group.is_metadata() { Operation::CreateStream } else { Operation::SendMessages };
-            if machine.durability(group, operation) == Durability::Disk {
-                return true;
-            }
-            let Some(replica) = machine.replica(group) else {
-                return true;
-            };
-            let head = replica.log().last().unwrap_or(Op::ZERO).max(replica.commit_min());
-            let identity = |header: &PrepareHeader| header.frame.checksum();
-            let mine = replica.log().header(head).map(identity);
-            let holders = self.nodes.iter().filter(|other| {
-                let theirs = other.machine.as_ref().and_then(|machine| machine.replica(group));
-                other.id != node
-                    && theirs.is_some_and(|theirs| {
-                        theirs.commit_min() >= head
-                            || head == Op::ZERO
-                            || mine.is_some()
-                                && theirs.log().header(head).map(identity) == mine
-                                && holds_all(theirs, head)
-                    })
-            });
-            holders.count() >= needed
-        })
-    }
-
     fn fault_pause(&mut self) -> bool {
         let Some(node) = self.draw_running() else {
             return false;
@@ -210,10 +173,15 @@ impl World {
         this.paused = true;
         let tick = crate::time::TICK;
         let long = self.fault_prng.chance(300_000);
-        let most = if long { 3 * u64::from(self.options.timers.heartbeat) } else { 30 };
+        let most = if long {
+            3 * u64::from(self.options.timers.heartbeat)
+        } else {
+            30
+        };
         let time = tick + self.fault_prng.below(most * tick);
         self.log(|| format!("n{node} stands still for {} ms", time / MILLISECOND));
-        self.queue.schedule(self.queue.now() + time, Event::Resume { node });
+        self.queue
+            .schedule(self.queue.now() + time, Event::Resume { node });
         true
     }
 
@@ -254,7 +222,10 @@ impl World {
                 }
             }
         }
-        events.extend(self.network.set_cuts(now, Cuts::none(self.options.replicas)));
+        events.extend(
+            self.network
+                .set_cuts(now, Cuts::none(self.options.replicas)),
+        );
         self.schedule_net(events);
     }
 
@@ -317,7 +288,9 @@ impl World {
             }
         };
         self.log(|| format!("n{node} {} goes bad at {position}", path.as_str()));
-        self.nodes[usize::from(node)].disk.damage(&path, position, damage);
+        self.nodes[usize::from(node)]
+            .disk
+            .damage(&path, position, damage);
         true
     }
 
@@ -355,43 +328,39 @@ impl World {
         let Some(machine) = &self.nodes[usize::from(node)].machine else {
             return false;
         };
-        self.nodes.iter().filter(|other| other.id != node).all(|other| {
-            let Some(theirs) = &other.machine else {
-                return false;
-            };
-            machine.groups().into_iter().all(|group| {
-                let (Some(mine), Some(theirs)) = (machine.replica(group), theirs.replica(group))
-                else {
+        self.nodes
+            .iter()
+            .filter(|other| other.id != node)
+            .all(|other| {
+                let Some(theirs) = &other.machine else {
                     return false;
                 };
-                theirs.commit_min() >= mine.op_head()
-                    && theirs.view() >= mine.view()
-                    && theirs.status().log_view_durable >= mine.view()
+                machine.groups().into_iter().all(|group| {
+                    let (Some(mine), Some(theirs)) =
+                        (machine.replica(group), theirs.replica(group))
+                    else {
+                        return false;
+                    };
+                    // An empty replica that leads the first view by number would lead it again.
+                mine.primary().0 != node
+                    && theirs.commit_min() >= mine.op_head()
+                        && theirs.view() >= mine.view()
+                        && theirs.status().log_view_durable >= mine.view()
+                })
             })
-        })
     }
 
     /// Everything that is broken is repaired, for the liveness phase.
     pub(crate) fn heal(&mut self, node: u8) {
         let this = &mut self.nodes[usize::from(node)];
         this.disk.heal();
+        this.stopping = false;
         this.disk.set_options(crate::disk::DiskOptions::calm());
         self.resume(node);
         if self.nodes[usize::from(node)].machine.is_none() {
             self.queue.schedule(self.queue.now(), Event::Start { node });
         }
     }
-}
-
-fn holds_all(replica: &biplane_vsr::Replica, head: Op) -> bool {
-    let mut op = replica.commit_min().next();
-    while op <= head {
-        if !replica.log().contains(op) {
-            return false;
-        }
-        op = op.next();
-    }
-    true
 }
 
 fn name(class: FaultClass) -> &'static str {

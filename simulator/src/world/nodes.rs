@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use biplane_journal::Disk;
 use biplane_wire::{Message, decode_replica, xxh3};
@@ -16,6 +15,7 @@ use crate::options::{MachineKind, Options};
 use crate::oracle::{Look, show_group};
 use crate::planes::{PlanesConfig, PlanesNode};
 use crate::prng::{Prng, Streams};
+use crate::report::catch_core;
 use crate::time::{Clock, Nanos};
 
 /// One replica process and its machine room.
@@ -117,12 +117,10 @@ impl World {
         let opened = {
             let options = &self.options;
             let disk = &self.nodes[index].disk;
-            catch_unwind(AssertUnwindSafe(|| {
-                open(options, node, seed, wall_micros, disk, &mut effects)
-            }))
+            catch_core(|| open(options, node, seed, wall_micros, disk, &mut effects))
         };
         match opened {
-            Err(panic) => self.panicked(node, &*panic),
+            Err(panic) => self.panicked(node, &panic),
             Ok(Err(reason)) => self.refused(node, &reason),
             Ok(Ok(machine)) => {
                 self.nodes[index].machine = Some(machine);
@@ -146,14 +144,8 @@ impl World {
         self.failure.get_or_insert(Verdict::Panic(text));
     }
 
-    fn panicked(&mut self, node: u8, panic: &(dyn std::any::Any + Send)) {
-        let text = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "no message".to_owned());
-        let place = crate::report::last_panic_place();
-        let text = format!("n{node} panics at {place}: {text}");
+    fn panicked(&mut self, node: u8, panic: &str) {
+        let text = format!("n{node} panics at {panic}");
         self.log(|| text.clone());
         self.failure.get_or_insert(Verdict::Panic(text));
     }
@@ -167,6 +159,7 @@ impl World {
             return;
         }
         self.log(|| format!("n{node} goes down, {mode:?}"));
+        self.expose(node);
         let look = self.nodes[index].look();
         self.oracles.promises.crash(look);
         let this = &mut self.nodes[index];
@@ -205,6 +198,9 @@ impl World {
         if self.nodes[index].disk_wake == Some(now) {
             self.nodes[index].disk_wake = None;
         }
+        // A failed write may stop the process, and that is a crash like any other.
+        let spared = self.options.disk.has_errors() && !self.may_forget(node);
+        self.nodes[index].disk.spare(spared);
         self.nodes[index].disk.run_until(now);
         while let Some(completion) = self.nodes[index].disk.poll() {
             self.give(node, Cause::Disk(completion));
@@ -223,7 +219,9 @@ impl World {
     }
 
     pub(crate) fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, bytes, .. } = packet;
+        let Packet {
+            from, to, bytes, ..
+        } = packet;
         let message = match bytes {
             Payload::Frame(message) => Ok(message),
             Payload::Damaged(bytes) => Message::from_bytes(&bytes),
@@ -233,7 +231,13 @@ impl World {
             return;
         };
         match decode_replica(message) {
-            Ok(frame) => self.give(to, Cause::Frame { from, frame: Box::new(frame) }),
+            Ok(frame) => self.give(
+                to,
+                Cause::Frame {
+                    from,
+                    frame: Box::new(frame),
+                },
+            ),
             Err(_) => self.counters.add("frames refused by the wire", 1),
         }
     }
@@ -283,12 +287,12 @@ impl World {
             return;
         };
         let disk = &this.disk;
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
+        let stepped = catch_core(|| {
             machine.step(cause, disk, &mut effects);
             machine.check_invariants();
-        }));
+        });
         if let Err(panic) = stepped {
-            self.panicked(node, &*panic);
+            self.panicked(node, &panic);
             return;
         }
         self.carry_out(node, effects);
@@ -303,6 +307,9 @@ impl World {
         self.nodes[index].disk.run_until(now);
         for effect in effects {
             self.trace(digest_effect(node, &effect));
+            if let Effect::Disk(request) = &effect {
+                self.log(|| format!("n{node} disk {}", crate::report::describe_disk(request)));
+            }
             match effect {
                 Effect::Send { to, message } => {
                     let events = self.network.send(now, node, to, message);
@@ -335,8 +342,11 @@ impl World {
 
     fn stop_if_flushed(&mut self, node: u8) {
         let this = &self.nodes[usize::from(node)];
-        let flushed = this.machine.as_ref().is_some_and(|machine| machine.is_flushed());
-        if this.stopping && flushed {
+        let flushed = this
+            .machine
+            .as_ref()
+            .is_some_and(|machine| machine.is_flushed());
+        if this.stopping && flushed && self.may_forget(node) {
             self.crash(node, CrashMode::KeepAll);
             self.start_later(node);
         }
@@ -346,15 +356,25 @@ impl World {
         self.log(|| match cause {
             Cause::Tick { .. } => String::new(),
             Cause::Frame { from, frame } => {
-                format!("n{node} < n{from} {}", crate::report::describe_frame(frame.message()))
+                format!(
+                    "n{node} < n{from} {}",
+                    crate::report::describe_frame(frame.message())
+                )
             }
             Cause::Disk(done) => {
-                let failed = if done.result.is_ok() { "done" } else { "failed" };
+                let failed = if done.result.is_ok() {
+                    "done"
+                } else {
+                    "failed"
+                };
                 format!("n{node} disk {:?} {} {failed}", done.queue, done.token)
             }
             Cause::Peer { peer, connected } => format!("n{node} peer n{peer} {connected}"),
             Cause::Call { token, call } => {
-                format!("n{node} call {token} {}", crate::report::describe_call(call))
+                format!(
+                    "n{node} call {token} {}",
+                    crate::report::describe_call(call)
+                )
             }
             Cause::Flush => format!("n{node} flush"),
         });
@@ -404,9 +424,12 @@ fn digest_cause(node: u8, cause: &Cause) -> [u64; 4] {
     match cause {
         Cause::Tick { wall_micros } => [node, 1, *wall_micros, 0],
         Cause::Frame { from, frame } => [node, 2, u64::from(*from), digest(frame.message())],
-        Cause::Disk(done) => {
-            [node, 3 | u64::from(done.result.is_ok()) << 8, done.queue.0, done.token]
-        }
+        Cause::Disk(done) => [
+            node,
+            3 | u64::from(done.result.is_ok()) << 8,
+            done.queue.0,
+            done.token,
+        ],
         Cause::Peer { peer, connected } => [node, 4, u64::from(*peer), u64::from(*connected)],
         Cause::Call { token, .. } => [node, 5, *token, 0],
         Cause::Flush => [node, 6, 0, 0],
@@ -419,7 +442,12 @@ fn digest_effect(node: u8, effect: &Effect) -> [u64; 4] {
         Effect::Send { to, message } => [node, 11, u64::from(*to), digest(message)],
         Effect::Disk(request) => {
             let text = request.op.path().as_str().as_bytes();
-            [node, 12, request.queue.0 ^ request.token.rotate_left(32), xxh3(text)]
+            [
+                node,
+                12,
+                request.queue.0 ^ request.token.rotate_left(32),
+                xxh3(text),
+            ]
         }
         Effect::Answer { token, .. } => [node, 13, *token, 0],
         Effect::Forget { token } => [node, 14, *token, 0],

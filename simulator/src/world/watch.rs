@@ -7,6 +7,7 @@ use biplane_wire::{GroupId, Message, Op, PrepareHeader};
 
 use super::World;
 use crate::machine::{Effect, GroupFacts};
+use crate::options::MachineKind;
 use crate::oracle::committed::Commit;
 use crate::oracle::{GroupKey, Violation};
 
@@ -68,11 +69,34 @@ impl World {
                 messages.extend(replica.log().get(op).cloned());
                 next = replica.log().next_held(op.next(), status.commit_min);
             }
-            let key = GroupKey { group, incarnation: facts.incarnation };
+            let key = self.log_key(node, group, &facts);
             changed.push((group, known.map(|known| known.status), status));
-            let seen = Seen { incarnation: facts.incarnation, status };
+            let seen = Seen {
+                incarnation: facts.incarnation,
+                status,
+            };
             self.watch.seen.insert((node, group), seen);
-            found.push(Found { key, facts, messages });
+            found.push(Found {
+                key,
+                facts,
+                messages,
+            });
+        }
+        let machine = self.nodes[usize::from(node)].machine.as_ref();
+        let gone: Vec<(GroupId, u64)> = self
+            .watch
+            .seen
+            .iter()
+            .filter(|((owner, group), _)| {
+                *owner == node && machine.is_some_and(|it| it.facts(*group).is_none())
+            })
+            .map(|((_, group), seen)| (*group, seen.incarnation))
+            .collect();
+        for (group, incarnation) in gone {
+            self.watch.seen.remove(&(node, group));
+            self.oracles
+                .promises
+                .deleted(node, GroupKey { group, incarnation });
         }
         for (group, before, after) in changed {
             self.count_change(node, group, before, &after);
@@ -86,12 +110,34 @@ impl World {
         }
     }
 
+    /// See [`GroupKey::of_log`].
+    pub(crate) fn log_key(&self, node: u8, group: GroupId, facts: &GroupFacts) -> GroupKey {
+        let boot = self.nodes[usize::from(node)].boot;
+        GroupKey::of_log(group, facts.incarnation, self.nodes.len(), boot)
+    }
+
     fn commits(&mut self, node: u8, found: &Found) -> Result<(), Violation> {
+        if self
+            .oracles
+            .is_exposed(found.key.group, found.facts.incarnation)
+        {
+            return Ok(());
+        }
         for message in &found.messages {
             let first = self.oracles.committed.commit(node, found.key, message)?;
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
-                self.oracles.messages.committed(found.key, message)?;
+                if self.options.machine == MachineKind::Planes {
+                    self.oracles
+                        .exactly_once
+                        .committed(found.key, message.header())?;
+                }
+                let key = GroupKey {
+                    incarnation: found.facts.incarnation,
+                    ..found.key
+                };
+                let fresh = self.counters.get("node starts") <= u64::from(self.options.replicas);
+                self.oracles.messages.committed(key, message, fresh)?;
                 let header: &PrepareHeader = message.header();
                 let policy = self.nodes[usize::from(node)]
                     .machine
@@ -99,7 +145,9 @@ impl World {
                     .map(|machine| machine.durability(found.key.group, header.operation()));
                 if let Some(policy) = policy {
                     self.with_looks(|looks, oracles| {
-                        oracles.promises.first_commit(looks, &found.facts, header, policy)
+                        oracles
+                            .promises
+                            .first_commit(looks, &found.facts, header, policy)
                     })?;
                 }
             }

@@ -79,6 +79,7 @@ impl Replica {
             op_head,
             commit_min: boot.commit_min,
             commit_min_checksum: boot.commit_min_checksum,
+            commit_min_header: None,
             commit_max: boot.commit_max.max(boot.commit_min),
             commit_logged: boot.commit_max.max(boot.commit_min),
             last_timestamp,
@@ -144,7 +145,29 @@ impl Replica {
         // Committed ops are part of the log, whether they are held or not.
         self.op_head = self.op_head.max(self.commit_max);
         self.commit_logged = self.commit_max;
+        self.judge_applied();
         self.judge_restored();
+    }
+
+    /// Entries up to the applied op serve peers only, and only as far as the chain leads down
+    /// from the op that was applied: state may have been installed over a journal that had
+    /// something else.
+    fn judge_applied(&mut self) {
+        let mut expected = self.commit_min_checksum;
+        let mut op = self.commit_min;
+        let first = self.log.first().unwrap_or_default();
+        while op >= first && op > Op::ZERO {
+            let mut below = None;
+            if let Some(held) = self.log.held_mut(op) {
+                if expected == Some(held.checksum()) {
+                    below = Some(held.header().parent());
+                } else {
+                    held.trust = Trust::Suspect;
+                }
+            }
+            expected = below;
+            op = Op(op.0 - 1);
+        }
     }
 
     /// From the commit point up the journal is the log of the recorded log view: when that was

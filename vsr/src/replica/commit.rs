@@ -46,6 +46,7 @@ impl Replica {
         );
         self.commit_min_checksum = held.map(crate::log::Held::checksum);
         self.commit_min = op;
+        self.commit_min_header = None;
         // An elect may apply committed ops of the merged log that reach above its own.
         self.op_head = self.op_head.max(op);
         let entry = self.pipeline.pop(op)?;
@@ -105,17 +106,23 @@ impl Replica {
         let mut cx = Context { plane, out };
         self.raise_commit_max(commit_max.max(floor));
         if floor > self.commit_min {
-            let kept = self
+            let known = self
                 .log
-                .held(floor)
-                .filter(|held| held.trust == Trust::Verified);
-            let identity = head_checksum.or(kept.map(crate::log::Held::checksum));
+                .header(floor)
+                .or_else(|| self.named(floor))
+                .copied();
+            let named = known.map(|header| header.frame.checksum());
+            let identity = head_checksum.or(named);
             self.commit_min = floor;
             self.commit_min_checksum = identity;
+            self.commit_min_header = known.filter(|_| named == identity);
             let keeps_floor = identity.is_some() && self.log.checksum(floor) == identity;
             let below = if keeps_floor { Op(floor.0 - 1) } else { floor };
             self.log.evict_through(below);
             self.op_head = self.op_head.max(floor);
+            for (token, op) in self.pipeline.drop_through(floor) {
+                cx.out.push(Output::Canceled { token, op });
+            }
             self.cut_unchained_above_floor(&mut cx);
             self.extend_head();
         }

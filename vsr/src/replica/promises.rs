@@ -26,7 +26,8 @@ impl Replica {
     /// What the superblock should say. The log view of an adopted log is recorded once that log
     /// is complete here.
     fn record(&self) -> Record {
-        let recorded = self.pending.durable().log_view;
+        // A record that was asked for is on its way, and records never go back.
+        let recorded = self.pending.requested().log_view;
         let log_view = if self.is_completing() {
             recorded
         } else {

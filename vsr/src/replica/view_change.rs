@@ -138,7 +138,7 @@ impl Replica {
         if self.votes.cast.len() < usize::from(self.quorums.view_change) {
             return;
         }
-        let merged = match merge(&self.votes.cast, self.config.replica_count) {
+        let merged = match merge(&self.votes.cast, self.config.replica_count, self.commit_min) {
             Merge::Decided(merged) => merged,
             Merge::Await { op } => {
                 tracing::debug!(group = %self.config.group, op = op.0, "votes do not suffice");

@@ -66,6 +66,14 @@ impl Replica {
         if self.log.is_damaged(op) {
             return SILENCE;
         }
+        if let Some(header) = self.commit_min_header.filter(|_| op == self.commit_min) {
+            // Its effects are here, and nobody who has them too needs the body.
+            return VoteEntry {
+                header: Some(header),
+                nack: false,
+                present: true,
+            };
+        }
         // Also at the elect: without the name, a vote of an older log view that holds this very
         // prepare would count as a denial of it.
         if let Some(header) = self.adoption.as_ref().and_then(|adoption| adoption.at(op)) {
@@ -105,7 +113,11 @@ impl Replica {
     pub(crate) fn announced_suffix(&self) -> SuffixBuilder {
         let mut suffix = SuffixBuilder::new(self.op_head);
         for op in self.suffix_ops() {
-            let header: Option<&PrepareHeader> = self.log.header(op);
+            let installed = self
+                .commit_min_header
+                .as_ref()
+                .filter(|_| op == self.commit_min);
+            let header: Option<&PrepareHeader> = self.log.header(op).or(installed);
             suffix.push(header, false, false);
         }
         suffix

@@ -44,7 +44,7 @@ pub fn prepare(parts: PrepareParts) -> Message {
     header.set_op(Op(parts.op));
     header.set_commit(Op(parts.commit));
     header.set_parent(parts.parent);
-    header.set_timestamp(1_000_000 + parts.op * 10);
+    header.set_timestamp(parts.op.wrapping_mul(10).wrapping_add(1_000_000));
     header.set_client(ClientId(9));
     header.set_request(RequestNumber(parts.op));
     header.set_operation(Operation::CreateStream);

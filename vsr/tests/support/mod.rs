@@ -9,18 +9,20 @@
 
 pub mod frames;
 pub mod node;
+pub mod solo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use biplane_vsr::{
-    Admission, Config, Forward, Limits, Output, Start, Status, Timers, TransferNotice,
-    TransferStage,
+    Admission, Config, Forward, Limits, NeedKind, Output, RepairNeed, Start, Status, Timers,
+    TransferNotice, TransferStage,
 };
 use biplane_wire::{
     Checksum, ClusterId, Command, GroupId, Message, Op, PrepareHeader, ReplicaId, View,
 };
 
 pub use node::Node;
+use node::positions;
 
 /// A frame on its way.
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct Cluster {
     filters: Vec<Filter>,
     /// What was applied anywhere, by op.
     pub committed: BTreeMap<Op, Checksum>,
+    /// Where the positions of each applied op end.
+    pub ends: BTreeMap<Op, u64>,
     /// Whether missing prepares are fetched.
     pub repairs: bool,
     pub sent: BTreeMap<Command, u64>,
@@ -96,6 +100,7 @@ impl Cluster {
             cut: BTreeSet::new(),
             filters: Vec::new(),
             committed: BTreeMap::new(),
+            ends: BTreeMap::new(),
             repairs: true,
             sent: BTreeMap::new(),
             next_request: 1,
@@ -163,7 +168,7 @@ impl Cluster {
         let request = self.next_request;
         self.next_request += 1;
         let client = u128::from(request) + 1000;
-        let frame = frames::request(client, 1, &request.to_le_bytes());
+        let frame = frames::request(client, 1, &(u128::from(request) << 64).to_le_bytes());
         let admission = self.admit(node, frame, request);
         match admission {
             Admission::Prepared { op } => Some(op),
@@ -308,6 +313,13 @@ impl Cluster {
                 let known = *self.committed.entry(op).or_insert(identity);
                 assert_eq!(known, identity, "node {node} applies another op {op}");
                 target.applied.insert(op, identity);
+                if self.kind != Kind::Metadata {
+                    let below = op.previous().and_then(|below| self.ends.get(&below));
+                    let (base, count) = positions(prepare);
+                    let start = below.copied().unwrap_or(0);
+                    assert_eq!(base, start, "node {node} leaves no gap at op {op}");
+                    self.ends.insert(op, base + count);
+                }
                 if let Some(token) = replica.applied(op) {
                     target.answered.push((token, op));
                 }
@@ -380,14 +392,19 @@ impl Cluster {
         ] {
             replica.set_transfer_stage(stage);
         }
-        target.applied = applied;
-        target.floor = floor;
+        if floor > replica.commit_min() {
+            target.applied = applied;
+            target.floor = floor;
+            target.plane.floor_end = self.ends.get(&floor).copied().unwrap_or(0);
+            target.plane.positions.retain(|op, _| *op > floor);
+        }
         let mut out = Vec::new();
         replica.install_floor(floor, checksum, commit_max, &mut target.plane, &mut out);
         self.after(node, out);
     }
 
-    /// Copies what is missing from a node that has it.
+    /// Copies what is missing from a node that has it; what no primary keeps any more comes
+    /// with its state.
     pub fn repair(&mut self) {
         for node in 0..self.count() {
             let Some(replica) = &self.nodes[usize::from(node)].replica else {
@@ -403,28 +420,47 @@ impl Cluster {
             } else {
                 need.sources.iter().map(|source| source.0).collect()
             };
-            for source in sources.into_iter().filter(|source| *source != node) {
-                let Some(peer) = &self.nodes[usize::from(source)].replica else {
-                    continue;
-                };
-                let to = Op(need.to.0.min(need.from.0 + 64));
-                let found: Vec<Message> = (need.from.0..=to.0)
-                    .filter_map(|op| peer.log().get(Op(op)))
-                    .map(Message::prepare_to_repair)
-                    .collect();
-                if found.is_empty() {
-                    continue;
+            let others = sources.into_iter().filter(|source| *source != node);
+            let served = others.map(|source| (source, self.served(source, &need)));
+            let first = served.into_iter().find(|(_, found)| !found.is_empty());
+            let can_transfer = need.kind == NeedKind::Gap && !self.is_cut(primary, node);
+            if can_transfer && self.has_evicted(primary, need.from) {
+                let target = &mut self.nodes[usize::from(node)];
+                if let Some(replica) = target.replica.as_mut() {
+                    replica.set_transfer_stage(TransferStage::AwaitingTarget);
                 }
+                self.transfer(node, primary);
+            } else if let Some((source, found)) = first {
                 for message in found {
-                    self.packets.push_back(Packet {
-                        from: source,
-                        to: node,
-                        message,
-                    });
+                    self.packets.push_back(Packet { from: source, to: node, message });
                 }
-                break;
             }
         }
+    }
+
+    fn served(&self, source: u8, need: &RepairNeed) -> Vec<Message> {
+        let Some(peer) = &self.nodes[usize::from(source)].replica else {
+            return Vec::new();
+        };
+        // Nothing, where the range is gone; what there is, where it has holes.
+        if peer.log().first().is_none_or(|first| first > need.from) {
+            return Vec::new();
+        }
+        let to = need.to.0.min(need.from.0 + 64);
+        let held = (need.from.0..=to).filter_map(|op| peer.log().get(Op(op)));
+        held.map(Message::prepare_to_repair).collect()
+    }
+
+    fn is_cut(&self, one: u8, other: u8) -> bool {
+        self.cut.contains(&(one, other)) || self.cut.contains(&(other, one))
+    }
+
+    /// Whether a node has applied an op and does not have its prepare any more.
+    fn has_evicted(&self, node: u8, op: Op) -> bool {
+        let replica = self.nodes[usize::from(node)].replica.as_ref();
+        replica.is_some_and(|replica| {
+            replica.is_primary() && replica.commit_min() >= op && !replica.log().contains(op)
+        })
     }
 
     /// Loses memory and every write that has not completed.
@@ -506,7 +542,7 @@ impl Cluster {
                         .primary()
                         .is_some_and(|node| cluster.status(node).commit_min >= op)
             });
-            assert!(done, "op {op} commits: {:?}", self.status(primary));
+            assert!(done, "op {op} commits:\n{}", self.describe());
         }
     }
 
@@ -536,6 +572,12 @@ impl Cluster {
                 let durable = if log.is_durable(op) { "" } else { "~" };
                 text += &format!(" {op}:{identity:04x}{durable}/v{}", header.frame.view());
             }
+            let plane = &self.nodes[usize::from(node)].plane;
+            let ignored = self.replica(node).ignored().last();
+            text += &format!(
+                "\n    ignored {ignored:?} floor end {} {:?}",
+                plane.floor_end, plane.positions
+            );
             text += &format!("\n    need {:?}\n", self.replica(node).repair_need());
         }
         text

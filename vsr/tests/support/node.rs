@@ -9,15 +9,30 @@ use biplane_wire::{Checksum, FrameBuffer, Message, Op, PrepareHeader, View};
 
 use super::Kind;
 
-/// A plane without meaning.
+/// A plane with the least of meanings: where it counts, every prepare takes one to three
+/// positions of a sequence, and says in its body where they begin.
 #[derive(Debug)]
 pub struct TestPlane {
     pub durability: Durability,
+    pub counts: bool,
+    /// First position after the applied state that has no journal any more.
+    pub floor_end: u64,
+    /// First position and number of positions of what is journaled.
+    pub positions: BTreeMap<Op, (u64, u64)>,
     pub refuses: bool,
     pub may_acknowledge: bool,
     pub promotion: Promotion,
-    pub accepted: u64,
     pub truncated: Vec<Op>,
+}
+
+/// First position and number of positions of a prepare.
+pub fn positions(prepare: &Message) -> (u64, u64) {
+    let op = prepare.header::<PrepareHeader>().op().0;
+    let base = prepare
+        .body()
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (base, 1 + op % 3)
 }
 
 impl TestPlane {
@@ -29,12 +44,19 @@ impl TestPlane {
         };
         Self {
             durability,
+            counts: kind != Kind::Metadata,
+            floor_end: 0,
+            positions: BTreeMap::new(),
             refuses: false,
             may_acknowledge: true,
             promotion: Promotion::Prepare,
-            accepted: 0,
             truncated: Vec::new(),
         }
+    }
+
+    fn next(&self) -> u64 {
+        let last = self.positions.values().next_back();
+        last.map_or(self.floor_end, |(base, count)| base + count)
     }
 }
 
@@ -43,17 +65,35 @@ impl Plane for TestPlane {
         self.durability
     }
 
-    fn stamp(&mut self, _header: &PrepareHeader, _body: &mut [u8]) {}
+    fn stamp(&mut self, header: &PrepareHeader, body: &mut [u8]) {
+        if self.counts {
+            let base = self.next();
+            body[..8].copy_from_slice(&base.to_le_bytes());
+            self.positions
+                .insert(header.op(), (base, 1 + header.op().0 % 3));
+        }
+    }
 
-    fn accept(&mut self, _prepare: &Message, _source: Source) -> Result<(), &'static str> {
+    fn accept(&mut self, prepare: &Message, source: Source) -> Result<(), &'static str> {
         if self.refuses {
             return Err("refused by the test");
         }
-        self.accepted += 1;
+        if !self.counts {
+            return Ok(());
+        }
+        let op = prepare.header::<PrepareHeader>().op();
+        let (base, count) = positions(prepare);
+        let last = self.positions.keys().next_back().copied();
+        let follows = last.is_none_or(|last| last.next() == op);
+        if source == Source::Live && !(follows && base == self.next()) {
+            return Err("not the next position");
+        }
+        self.positions.insert(op, (base, count));
         Ok(())
     }
 
     fn truncated(&mut self, from: Op, _removed: &[Message]) {
+        self.positions.split_off(&from);
         self.truncated.push(from);
     }
 
@@ -162,6 +202,8 @@ impl Node {
             }
             Write::View(..) if self.superblock_fails => Input::PersistFailed,
             Write::View(view, log_view, commit_max) => {
+                let (view_before, log_view_before, _) = self.superblock;
+                assert!(view >= view_before && log_view >= log_view_before, "never back");
                 self.superblock = (view, log_view, commit_max);
                 Input::ViewPersisted { view, log_view }
             }
@@ -177,15 +219,21 @@ impl Node {
     pub fn restart(&mut self, start: Start) {
         assert!(self.replica.is_none(), "it was down");
         self.config.incarnation = self.config.incarnation.wrapping_mul(3);
+        let floor_end = self.plane.floor_end;
         self.plane = TestPlane::new(self.kind);
-        let intact = self
-            .journal
-            .iter()
-            .filter(|(op, _)| !self.damaged.contains(op));
-        let mut log: Vec<LogEntry> = intact
-            .map(|(_, message)| LogEntry::Intact(message.clone()))
-            .collect();
-        log.extend(self.damaged.iter().map(|op| LogEntry::Damaged(*op)));
+        self.plane.floor_end = floor_end;
+        let mut log: Vec<LogEntry> = Vec::new();
+        for (op, message) in self.journal.range(self.floor..) {
+            if self.damaged.contains(op) {
+                continue;
+            }
+            log.push(LogEntry::Intact(message.clone()));
+            if *op > self.floor {
+                self.plane.positions.insert(*op, positions(message));
+            }
+        }
+        let damaged = self.damaged.iter().filter(|op| **op > self.floor);
+        log.extend(damaged.map(|op| LogEntry::Damaged(*op)));
         log.sort_by_key(|entry| match entry {
             LogEntry::Intact(message) => message.header::<PrepareHeader>().op(),
             LogEntry::Damaged(op) => *op,

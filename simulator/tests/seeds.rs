@@ -1,0 +1,102 @@
+//! Seeds that run with every change: three replicas under loss, reordering across reconnects,
+//! partitions, crashes and restarts, first with bare groups, then with the planes.
+//!
+//! A failing seed prints the line that runs it again.
+
+use biplane_simulator::options::MachineKind;
+use biplane_simulator::{Options, Outcome, Profile, Verdict, World, report};
+
+/// The options of a seed with three replicas.
+fn three_replicas(seed: u64, profile: Profile) -> Options {
+    let mut options = Options::drawn(seed, profile);
+    options.replicas = 3;
+    options
+}
+
+fn run(options: Options) -> Outcome {
+    report::quiet_panics();
+    World::new(options, false).run()
+}
+
+/// Runs seeds and panics with the verdicts of those that failed; vacuous runs may be one in ten.
+fn sweep(profile: Profile, seeds: std::ops::Range<u64>) {
+    let count = seeds.end - seeds.start;
+    let mut vacuous = 0;
+    let mut failed = Vec::new();
+    for seed in seeds {
+        let outcome = run(three_replicas(seed, profile));
+        match outcome.verdict {
+            Verdict::Passed => {}
+            Verdict::Vacuous(_) => vacuous += 1,
+            _ => failed.push(format!(
+                "{}\n  {} --set replicas=3",
+                report::verdict_line(&outcome),
+                report::reproduce(&outcome)
+            )),
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {count} seeds failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    assert!(
+        vacuous * 10 <= count,
+        "{vacuous} of {count} runs are vacuous"
+    );
+}
+
+#[test]
+fn bare_groups_survive_loss_reordering_and_crashes() {
+    sweep(Profile::Lite, 1..81);
+}
+
+#[test]
+fn planes_survive_a_bad_network() {
+    sweep(Profile::Net, 1..41);
+}
+
+#[test]
+fn planes_survive_crashes_and_restarts() {
+    sweep(Profile::Crash, 1..61);
+}
+
+#[test]
+fn planes_without_faults_pass_quickly() {
+    sweep(Profile::Calm, 1..21);
+}
+
+#[test]
+fn two_runs_of_a_seed_are_the_same_run() {
+    for (seed, profile) in [(1, Profile::Lite), (2, Profile::Crash), (3, Profile::All)] {
+        let first = run(Options::drawn(seed, profile));
+        let second = run(Options::drawn(seed, profile));
+        assert_eq!(first.trace, second.trace, "seed {seed} {}", profile.name());
+        assert_eq!(first.steps, second.steps);
+        assert_eq!(first.counters, second.counters);
+    }
+}
+
+#[test]
+fn keeping_a_log_changes_nothing() {
+    let options = Options::drawn(5, Profile::Crash);
+    let without = World::new(options.clone(), false).run();
+    let with = World::new(options, true).run();
+    assert_eq!(without.trace, with.trace);
+    assert!(without.log.is_empty() && !with.log.is_empty());
+}
+
+#[test]
+fn every_oracle_compares_something_in_a_run_of_the_planes() {
+    let options = three_replicas(2, Profile::Crash);
+    assert_eq!(options.machine, MachineKind::Planes);
+    let outcome = run(options);
+    for (oracle, count) in &outcome.comparisons {
+        assert!(
+            *count > 0,
+            "{oracle} compared nothing: {:?}",
+            outcome.comparisons
+        );
+    }
+}
