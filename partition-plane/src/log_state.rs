@@ -20,6 +20,7 @@ use crate::dedup::Dedup;
 use crate::offset_request::OffsetRequest;
 use crate::poll::{Selection, Taken};
 use crate::resident::{MessageSource, Resident};
+use crate::scan::BatchMark;
 
 /// Counters of one group's log, and its committed operations in memory.
 #[derive(Debug)]
@@ -30,6 +31,9 @@ pub(crate) struct LogState {
     pub(crate) committed_next: u64,
     /// Below this a rewind never goes: recovered, installed or committed.
     pub(crate) rewind_floor: u64,
+    /// Base offset and checksum of the last batches a restarted replica has on disk: what is
+    /// delivered again must be the same.
+    pub(crate) marks: Vec<BatchMark>,
     /// Messages below this were removed with their segments; those still in memory are for
     /// repair alone.
     pub(crate) retained_from: u64,
@@ -66,6 +70,22 @@ impl LogState {
     /// Offset of the last committed message.
     pub(crate) fn committed(&self) -> Option<u64> {
         self.committed_next.checked_sub(1)
+    }
+
+    /// Whether a committed batch below the recovered end contradicts what is on disk there.
+    pub(crate) fn contradicts(&self, batch: &BatchHeader) -> bool {
+        let known = self
+            .marks
+            .first()
+            .is_some_and(|first| batch.base_offset >= first.0);
+        known
+            && match self
+                .marks
+                .binary_search_by_key(&batch.base_offset, |mark| mark.0)
+            {
+                Ok(at) => self.marks[at].1 != batch.checksum,
+                Err(_) => true,
+            }
     }
 
     /// The offsets of the committed messages in memory that a poll may return. Usually the tail

@@ -5,10 +5,10 @@
 //! are durable: a restart must be able to tell that it ran.
 
 use biplane_journal::{
-    Chunk, DiskCompletion, DiskError, DiskOp, DiskReply, LoadedSuperblock, SuperblockFile,
-    SuperblockRecord,
+    Chunk, DiskCompletion, DiskError, DiskOp, DiskPath, DiskReply, LoadedSuperblock,
+    SuperblockCopy, SuperblockFile, SuperblockRecord, encode_superblock,
 };
-use biplane_wire::View;
+use biplane_wire::{Op, View};
 
 use crate::context::{Context, Queues};
 use crate::io::GroupSpec;
@@ -67,15 +67,11 @@ impl Opening {
             }
             Verdict::Usable => {}
             Verdict::SetAside { number, .. } => {
-                let (from, to) = (paths.dir().clone(), paths.fenced(*number));
-                steps.extend([
-                    DiskOp::Rename { from, to },
-                    DiskOp::SyncDir { path: parent },
-                ]);
-                // The new folder has no copies yet; the promises of the old one still hold.
+                let promises = old.record.map(without_data);
+                steps.extend(set_aside_steps(&paths, *number, promises.as_ref()));
                 recovered.superblock = LoadedSuperblock {
-                    record: None,
-                    sequence: 0,
+                    record: promises,
+                    sequence: u64::from(promises.is_some()),
                 };
             }
         }
@@ -94,7 +90,9 @@ impl Opening {
         }
         let superblock =
             SuperblockFile::open(paths.dir(), queues.superblock(), &recovered.superblock).ok()?;
-        recovered.superblock = old;
+        if recovered.superblock.record.is_none() {
+            recovered.superblock = old;
+        }
         let script = Script::start(queues.files(), steps, context);
         Some(Self {
             spec,
@@ -160,6 +158,41 @@ impl Opening {
         context.pass_disk();
         false
     }
+}
+
+/// The promises of a folder whose log and messages are given up.
+fn without_data(record: SuperblockRecord) -> SuperblockRecord {
+    SuperblockRecord {
+        commit_max: Op::ZERO,
+        checkpoint_op: Op::ZERO,
+        offset_frontier: 0,
+        ..record
+    }
+}
+
+/// The folder goes, and one with the same promises takes its place. A crash in between leaves
+/// one of the two under a name that recovery looks at.
+fn set_aside_steps(paths: &Paths, number: u64, promises: Option<&SuperblockRecord>) -> Vec<DiskOp> {
+    let (dir, next, parent) = (paths.dir().clone(), paths.successor(), paths.parent());
+    let sync = || DiskOp::SyncDir {
+        path: parent.clone(),
+    };
+    let rename = |from: &DiskPath, to: DiskPath| DiskOp::Rename {
+        from: from.clone(),
+        to,
+    };
+    let mut steps = vec![
+        DiskOp::RemoveTree { path: next.clone() },
+        DiskOp::CreateDirs { path: next.clone() },
+    ];
+    let copy = next.join(SuperblockCopy::of(1).name()).ok();
+    if let Some((path, record)) = copy.zip(promises) {
+        let data = vec![Chunk::from(encode_superblock(record, 1).to_vec())];
+        steps.push(DiskOp::Replace { path, data });
+    }
+    steps.extend([sync(), rename(&dir, paths.fenced(number)), sync()]);
+    steps.extend([rename(&next, dir), sync()]);
+    steps
 }
 
 fn folder_steps(paths: &Paths) -> Vec<DiskOp> {

@@ -52,6 +52,14 @@ impl Paths {
             .expect("a suffix of allowed characters")
     }
 
+    /// The folder that takes the place of one that is set aside: complete before the old one
+    /// moves, so that no promise is without a home in between.
+    pub(crate) fn successor(&self) -> DiskPath {
+        self.dir
+            .with_suffix(".next")
+            .expect("a suffix of allowed characters")
+    }
+
     /// A file or folder in the partition folder.
     pub(crate) fn file(&self, name: &str) -> DiskPath {
         self.dir

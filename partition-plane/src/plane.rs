@@ -62,6 +62,9 @@ pub struct PartitionPlane {
     pub(crate) schedule: Schedule,
     /// Groups that do not run: opening, closing.
     pub(crate) unsettled: BTreeSet<GroupId>,
+    /// Groups that were closed here: frames of the incarnation that is gone may still arrive,
+    /// and nothing in them says so.
+    pub(crate) retired: BTreeSet<GroupId>,
     pub(crate) parking: Parking,
     pub(crate) next_slot: u64,
     pub(crate) seed: u64,
@@ -121,6 +124,7 @@ impl PartitionPlane {
             resets: Vec::new(),
             schedule: Schedule::default(),
             unsettled: BTreeSet::new(),
+            retired: BTreeSet::new(),
             parking: Parking::default(),
             next_slot: 0,
             seed: config.seed,
@@ -311,7 +315,7 @@ impl PartitionPlane {
             }
             Some(Slot::Refused { .. }) => {}
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
-                if matches!(frame, ReplicaFrame::Prepare(_)) {
+                if matches!(frame, ReplicaFrame::Prepare(_)) && !self.retired.contains(&group) {
                     let parked = Parked::Frame { from, frame };
                     // What does not fit is dropped; repair brings it later.
                     let _ = self.parking.park(group, parked, &self.node.limits);

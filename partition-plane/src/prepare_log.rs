@@ -29,13 +29,6 @@ impl RecoveredLog {
         };
         entries.map(convert).collect()
     }
-
-    /// Highest op a recovered prepare says is committed.
-    pub(crate) fn commit_max(&self) -> Op {
-        self.found
-            .as_ref()
-            .map_or(Op::ZERO, |found| found.commit_max)
-    }
 }
 
 fn config(

@@ -135,8 +135,11 @@ impl PartitionPlane {
 
     /// The partition is gone, or is another incarnation now.
     pub(crate) fn close(&mut self, group: GroupId, next: Option<GroupSpec>, out: &mut Outputs) {
-        if next.is_none() {
-            self.refuse_parked(group, out);
+        // What is parked may be of either incarnation: requests are asked for again, prepares
+        // are repaired.
+        self.refuse_parked(group, out);
+        if self.slots.contains_key(&group) {
+            self.retired.insert(group);
         }
         let Some(slot) = self.slots.remove(&group) else {
             return;
@@ -227,6 +230,7 @@ impl PartitionPlane {
             return;
         };
         self.unsettled.remove(&group);
+        self.retired.remove(&group);
         let seed = self.seed;
         let spec = opening.spec.clone();
         let (slots, mut context) = self.parts(out);
@@ -277,6 +281,10 @@ impl PartitionPlane {
     }
 
     fn reset(&mut self, group: GroupId, reason: String, out: &mut Outputs) {
+        // Two steps of one input may have asked for it.
+        if !matches!(self.slots.get(&group), Some(Slot::Running(_))) {
+            return;
+        }
         let Some(Slot::Running(mut running)) = self.slots.remove(&group) else {
             return;
         };

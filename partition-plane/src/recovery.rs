@@ -17,7 +17,7 @@ use crate::limits::{DurabilityPolicy, Limits};
 use crate::paths::{CONSUMERS, GROUPS, Paths, STAGING};
 use crate::prepare_log::{self, RecoveredLog};
 use crate::purge_record;
-use crate::scan::{Expect, ScanError, scan};
+use crate::scan::{BatchMark, Expect, MARKS_MAX, ScanError, Scanned, scan};
 use crate::segments::{INDEX_ENTRY_BYTES, IndexEntry, Segment};
 
 /// Largest index file read whole.
@@ -70,10 +70,14 @@ pub struct Recovered {
     pub(crate) verdict: Verdict,
     pub(crate) superblock: LoadedSuperblock,
     pub(crate) segments: Vec<Segment>,
+    /// The last batches on disk, ascending.
+    pub(crate) marks: Vec<BatchMark>,
     pub(crate) offsets: Vec<(ConsumerKey, u64)>,
     pub(crate) applied_generation: u64,
     pub(crate) log: RecoveredLog,
     pub(crate) repairs: Vec<DiskOp>,
+    /// Why data behind a damaged place was given up.
+    pub(crate) cut: Option<String>,
 }
 
 impl Recovered {
@@ -85,10 +89,12 @@ impl Recovered {
                 sequence: 0,
             },
             segments: Vec::new(),
+            marks: Vec::new(),
             offsets: Vec::new(),
             applied_generation: 0,
             log: RecoveredLog::default(),
             repairs: Vec::new(),
+            cut: None,
         }
     }
 
@@ -96,7 +102,7 @@ impl Recovered {
     pub fn refusal(&self) -> Option<&str> {
         match &self.verdict {
             Verdict::SetAside { reason, .. } | Verdict::Refused { reason } => Some(reason),
-            Verdict::Absent | Verdict::Usable | Verdict::Stale => None,
+            Verdict::Absent | Verdict::Usable | Verdict::Stale => self.cut.as_deref(),
         }
     }
 }
@@ -153,6 +159,14 @@ impl Folder<'_> {
             Ok(entries) => entries,
             Err(error) => return self.refused(error.to_string()),
         };
+        let successor = self.paths.successor();
+        let has_successor = match self.view.list(&successor) {
+            Ok(entries) => !entries.is_empty(),
+            Err(error) => return self.refused(error.to_string()),
+        };
+        if entries.is_empty() && has_successor {
+            return self.finish_setting_aside(successor);
+        }
         if entries.is_empty() {
             return Recovered::bare(Verdict::Absent);
         }
@@ -170,6 +184,29 @@ impl Folder<'_> {
             Ok(()) => found,
             Err(damage) => self.damaged(damage, found.superblock),
         }
+    }
+
+    /// The old folder was set aside and the new one did not get its name: it has the promises.
+    fn finish_setting_aside(&self, successor: DiskPath) -> Recovered {
+        let identity = self.node.journal();
+        let superblock = match load_superblock(self.view, &successor, &identity) {
+            Ok(superblock) => superblock,
+            Err(error) => return self.refused(error.to_string()),
+        };
+        let mut found = Recovered::bare(Verdict::Usable);
+        found.repairs.push(DiskOp::Rename {
+            from: successor,
+            to: self.paths.dir().clone(),
+        });
+        found.repairs.push(DiskOp::SyncDir {
+            path: self.paths.parent(),
+        });
+        if self.is_stale(&superblock) {
+            found.verdict = Verdict::Stale;
+        } else {
+            found.superblock = superblock;
+        }
+        found
     }
 
     /// The superblock remembers the incarnation in a field that only the metadata group uses.
@@ -226,25 +263,83 @@ impl Folder<'_> {
         starts.sort_unstable();
         let last = starts.last().copied();
         let mut expected = starts.first().copied();
-        for start in starts {
-            if expected != Some(start) {
-                return Err(Damage::Segments(format!(
-                    "no segment continues before {start}"
-                )));
+        for (at, start) in starts.iter().copied().enumerate() {
+            let is_last = Some(start) == last;
+            let mut broken = None;
+            if expected == Some(start) {
+                let scanned = self.read_segment(start, is_last, &mut found.repairs)?;
+                if scanned.segment.size == 0 && !is_last && !scanned.is_cut {
+                    broken = Some(format!("segment {start} is empty, not the last"));
+                }
+                if scanned.is_cut {
+                    let end = scanned.segment.size;
+                    found.cut = Some(format!("segment {start} is damaged at byte {end}"));
+                }
+                expected = Some(scanned.segment.next);
+                if scanned.segment.digest.is_none() {
+                    // Read from its last index entry on: what was marked before it has a gap.
+                    found.marks.clear();
+                }
+                found.marks.extend(scanned.marks);
+                let surplus = found.marks.len().saturating_sub(MARKS_MAX);
+                found.marks.drain(..surplus);
+                found.segments.push(scanned.segment);
+            } else {
+                broken = Some(format!("no segment continues before {start}"));
             }
-            let segment = self.read_segment(start, Some(start) == last, &mut found.repairs)?;
-            if segment.size == 0 && Some(start) != last {
-                return Err(Damage::Segments(format!(
-                    "segment {start} is empty, not the last"
-                )));
+            match broken {
+                Some(reason) if self.is_tolerant() && self.node.replica_count > 1 => {
+                    found.cut.get_or_insert(reason);
+                    return self.move_aside(&starts[at..], found);
+                }
+                Some(reason) => return Err(Damage::Segments(reason)),
+                None if found.cut.is_some() => return self.move_aside(&starts[at + 1..], found),
+                None => {}
             }
-            expected = Some(segment.next);
-            found.segments.push(segment);
         }
+        self.seal_all_but_last(found);
+        Ok(())
+    }
+
+    /// With the replicated policy nothing on this disk was promised: what stands before the
+    /// damage is kept, the peers have the rest. Damage under a persisted policy is another
+    /// matter.
+    fn is_tolerant(&self) -> bool {
+        !self.spec.options.needs_prepare_log()
+    }
+
+    fn seal_all_but_last(&self, found: &mut Recovered) {
         let before_last = found.segments.len().saturating_sub(1);
         found.segments[..before_last]
             .iter_mut()
             .for_each(|segment| segment.sealed = true);
+    }
+
+    /// Segments behind a damaged place cannot be reached any more.
+    fn move_aside(&self, starts: &[u64], found: &mut Recovered) -> Result<(), Damage> {
+        self.seal_all_but_last(found);
+        found
+            .segments
+            .retain(|segment| !starts.contains(&segment.start));
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let aside = self.paths.fenced(self.fence_number());
+        found.repairs.push(DiskOp::CreateDirs {
+            path: aside.clone(),
+        });
+        for from in starts
+            .iter()
+            .flat_map(|start| [self.paths.log(*start), self.paths.index(*start)])
+        {
+            if self.view.len(&from)?.is_some()
+                && let Ok(to) = aside.join(from.name())
+            {
+                found.repairs.push(DiskOp::Rename { from, to });
+            }
+        }
+        let path = self.paths.dir().clone();
+        found.repairs.push(DiskOp::SyncDir { path });
         Ok(())
     }
 
@@ -253,7 +348,7 @@ impl Folder<'_> {
         start: u64,
         is_last: bool,
         repairs: &mut Vec<DiskOp>,
-    ) -> Result<Segment, Damage> {
+    ) -> Result<Scanned, Damage> {
         let path = self.paths.log(start);
         let log_len = self.view.len(&path)?.unwrap_or(0);
         let (index, beyond, index_len) = self.read_index(start, log_len)?;
@@ -268,6 +363,7 @@ impl Folder<'_> {
             partition,
             start,
             is_last,
+            is_tolerant: self.is_tolerant() && (is_last || self.node.replica_count > 1),
         };
         // Synced data is trusted up to the last entry of its index.
         let from = if persisted {
@@ -306,7 +402,7 @@ impl Folder<'_> {
             repairs.extend(index_len.is_none().then_some(make));
             repairs.push(DiskOp::Truncate { path, len });
         }
-        Ok(scanned.segment)
+        Ok(scanned)
     }
 
     /// The usable entries of an index, the number of entries that point beyond the log, and the

@@ -10,6 +10,13 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::batch::{self, BATCH_HEADER, BatchError, BatchHeader};
 use crate::segments::{INDEX_ENTRY_BYTES, INDEX_STRIDE, IndexEntry, Segment};
 
+/// Base offset of a batch and its checksum: what tells it from another at the same offset.
+pub(crate) type BatchMark = (u64, u64);
+
+/// Marks kept of what a restarted replica has on disk: as many batches as a peer may still send
+/// again.
+pub(crate) const MARKS_MAX: usize = 4096;
+
 /// Bytes asked of the disk at once.
 const WINDOW: usize = 4 << 20;
 
@@ -46,6 +53,8 @@ pub(crate) struct Expect {
     pub(crate) start: u64,
     /// Whether an unfinished tail may be cut.
     pub(crate) is_last: bool,
+    /// Whether what stands behind damage may be given up.
+    pub(crate) is_tolerant: bool,
 }
 
 /// A scanned segment.
@@ -55,6 +64,10 @@ pub(crate) struct Scanned {
     pub(crate) segment: Segment,
     /// Length of the log file, above `segment.size` when a tail is to be cut.
     pub(crate) file_len: u64,
+    /// Whether the segment ends at damage that was not a torn tail.
+    pub(crate) is_cut: bool,
+    /// Base offset and checksum of its last batches.
+    pub(crate) marks: Vec<BatchMark>,
     /// Whether the index file agrees with the log, as far as it goes.
     pub(crate) index_agrees: bool,
 }
@@ -80,6 +93,8 @@ pub(crate) fn scan(
     }
     let mut window = Window::new(view, path, file_len);
     let mut digest = Xxh3::new();
+    let mut marks = Vec::new();
+    let mut is_cut = false;
     while segment.size < file_len {
         let at = segment.size;
         let header = match window.batch(at)? {
@@ -87,6 +102,10 @@ pub(crate) fn scan(
             Err(error) => {
                 let torn = expect.is_last && is_torn(&mut window, at, error, expect.partition)?;
                 if torn {
+                    break;
+                }
+                if expect.is_tolerant {
+                    is_cut = true;
                     break;
                 }
                 return Err(ScanError::Damaged {
@@ -115,6 +134,10 @@ pub(crate) fn scan(
                 && entry.timestamp == header.base_timestamp;
         }
         digest.update(window.held(at, header.length));
+        marks.push((header.base_offset, header.checksum));
+        if marks.len() >= 2 * MARKS_MAX {
+            marks.drain(..MARKS_MAX);
+        }
         segment.append(&header.meta());
     }
     segment.digest = from.is_none().then(|| digest.digest());
@@ -124,6 +147,8 @@ pub(crate) fn scan(
     Ok(Scanned {
         segment,
         file_len,
+        is_cut,
+        marks,
         index_agrees,
     })
 }

@@ -327,3 +327,46 @@ fn purge_of_a_busy_partition_converges_in_whatever_order_replicas_learn_of_it() 
         }
     }
 }
+
+#[test]
+fn promises_survive_a_crash_while_a_damaged_folder_is_set_aside() {
+    let options = TopicOptions {
+        durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
+    let log = DiskPath::new("streams/1/topics/2/partitions/3/00000000000000000000.log").unwrap();
+    for steps in 0..60 {
+        let mut world = World::new(3, Limits::tiny(), spec(options.clone()), 1);
+        world.send(&[text(0)]);
+        world.converge(50);
+        let first = world.primary().unwrap();
+        world.crash(first, false);
+        world.send(&[text(1)]);
+        let backup = (0..3).find(|at| *at != first && Some(*at) != world.primary());
+        let backup = backup.unwrap();
+        world.boot(first);
+        world.converge(600);
+        let view = world.status(backup).unwrap().view;
+        assert!(view.0 > 0);
+        world.crash(backup, false);
+        let index = DiskPath::new(&log.as_str().replace(".log", ".index")).unwrap();
+        world.nodes[backup].disk.put(&index, &[]);
+        assert!(world.nodes[backup].disk.flip(&log, 300, 1));
+        let done = world.nodes[backup].disk.steps_done();
+        world.nodes[backup].disk.halt_after(done + steps);
+        world.boot(backup);
+        world.tick(3);
+        world.crash(backup, steps % 2 == 0);
+        world.boot(backup);
+        world.settle();
+        if let Some(status) = world.status(backup) {
+            assert!(
+                status.view >= view,
+                "after {steps} steps: {:?} forgotten",
+                view
+            );
+        }
+        world.converge(3000);
+        assert_eq!(world.all_messages(backup).len(), 2, "after {steps} steps");
+    }
+}

@@ -36,7 +36,6 @@ use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
 use crate::runtime::Receiver;
-use crate::supervised::Report;
 
 pub use boot::{BootError, Settings, StopHandle};
 
@@ -51,6 +50,15 @@ struct Inbox {
     disk: Receiver<DiskCompletion>,
     passwords: Receiver<PasswordDone>,
     stop: Receiver<()>,
+}
+
+/// What was last said of the metadata group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reported {
+    is_primary: bool,
+    status: biplane_vsr::Status,
+    view: View,
+    ready: bool,
 }
 
 /// How a node's loop ended.
@@ -86,11 +94,13 @@ pub struct Node {
     disk: Option<FileDisk>,
     inbox: Inbox,
     ticks: TickCounter,
+    /// Every partition has been seen in status Normal since the start.
+    partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.
     held_looked_at: u64,
     halted: Option<String>,
     supervised: bool,
-    reported: Option<Report>,
+    reported: Option<Reported>,
 }
 
 impl Node {

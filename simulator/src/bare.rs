@@ -171,6 +171,10 @@ impl Machine for BareNode {
         self.groups.get(&group).map_or(0, BareGroup::digest)
     }
 
+    fn describe(&self, group: GroupId) -> String {
+        format!("digest {:016x}", self.digest(group))
+    }
+
     fn is_flushed(&self) -> bool {
         true
     }

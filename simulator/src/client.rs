@@ -49,7 +49,8 @@ struct Pending {
 pub struct Client {
     index: u32,
     prng: Prng,
-    replicas: u8,
+    /// Nodes it may ask.
+    nodes: Vec<u8>,
     node: u8,
     think_mean: Nanos,
     loss_parts: u32,
@@ -69,7 +70,7 @@ impl Client {
         let mut prng = streams.numbered("client", u64::from(index));
         Self {
             index,
-            replicas: options.replicas,
+            nodes: (0..options.replicas).collect(),
             node: prng.below(u64::from(options.replicas)) as u8,
             think_mean: options.think_mean,
             loss_parts: options.network.loss_parts,
@@ -99,9 +100,17 @@ impl Client {
         }
     }
 
-    /// Faults are over: finish what is pending, do `more` requests, then rest.
-    pub fn finish_after(&mut self, more: u64) {
+    /// Faults are over: finish what is pending, do `more` requests, then rest. Only `nodes` are
+    /// there to be asked.
+    pub fn finish_after(&mut self, more: u64, nodes: &[u8]) {
         self.finish = Some(more);
+        self.nodes = nodes.to_vec();
+        if !nodes.contains(&self.node) {
+            self.choose_node();
+            if let Some(pending) = &mut self.pending {
+                pending.until = 0;
+            }
+        }
         self.loss_parts = 0;
         self.think_mean = self.think_mean.min(50 * MILLISECOND);
     }
@@ -163,7 +172,7 @@ impl Client {
     }
 
     fn choose_node(&mut self) {
-        self.node = self.prng.below(u64::from(self.replicas)) as u8;
+        self.node = self.prng.pick(&self.nodes).copied().unwrap_or(self.node);
     }
 
     fn send(&mut self, now: Nanos) -> Action {

@@ -293,11 +293,13 @@ impl VirtualDisk {
         let queues = std::mem::take(&mut self.queues);
         self.finished.clear();
         for mut waiting in queues.into_values() {
-            if let Some(head) = waiting.pop_front() {
-                if head.start <= self.now && self.prng.chance(500_000) {
-                    self.counts.interrupted += 1;
-                    self.interrupt(&head.request.op);
-                }
+            let head = waiting.pop_front();
+            let running = head.filter(|head| head.start <= self.now);
+            if let Some(head) = running
+                && self.prng.chance(500_000)
+            {
+                self.counts.interrupted += 1;
+                self.interrupt(&head.request.op);
             }
         }
         let unsynced = self.tree.unsynced();
@@ -348,7 +350,7 @@ impl VirtualDisk {
     pub fn inventory(&mut self) -> Vec<(String, u64, usize)> {
         let mut files = Vec::new();
         self.tree.for_each_file(|path, file| {
-            files.push((path.to_owned(), file.len(), file.damaged()));
+            files.push((path.to_owned(), file.size(), file.damaged()));
         });
         files
     }
@@ -401,7 +403,7 @@ impl Disk for VirtualDisk {
 impl DiskView for VirtualDisk {
     fn len(&self, path: &DiskPath) -> Result<Option<u64>, DiskError> {
         match self.tree.file(path) {
-            Ok(file) => Ok(Some(file.len())),
+            Ok(file) => Ok(Some(file.size())),
             Err(DiskErrorKind::NotFound) => Ok(None),
             Err(kind) => Err(DiskError {
                 verb: DiskVerb::Read,

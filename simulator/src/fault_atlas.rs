@@ -29,7 +29,7 @@ pub fn owns(seed: u64, replicas: u8, node: u8, path: &str, position: u64) -> boo
     // The first and last sector of a stripe stay good on every node: a record that spans two
     // stripes would otherwise be exposed on two nodes.
     let within = position % STRIPE;
-    let inner = within >= 4 * SECTOR && within < STRIPE - 4 * SECTOR;
+    let inner = (4 * SECTOR..STRIPE - 4 * SECTOR).contains(&within);
     let mut bytes = seed.to_le_bytes().to_vec();
     bytes.extend_from_slice(&(position / STRIPE).to_le_bytes());
     inner && biplane_wire::xxh3(&bytes) % u64::from(replicas) == u64::from(node)

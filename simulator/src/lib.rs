@@ -31,6 +31,7 @@ pub mod coverage;
 pub mod disk;
 pub mod fault_atlas;
 pub mod machine;
+pub mod mutations;
 pub mod network;
 pub mod options;
 pub mod oracle;
@@ -65,3 +66,7 @@ pub fn run(
     report::quiet_panics();
     Ok(World::new(options, keep_log).run())
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -235,6 +235,9 @@ pub trait Machine {
     /// A digest of the applied state of a group, equal on replicas that applied the same ops.
     fn digest(&self, group: GroupId) -> u64;
 
+    /// The applied state of a group, for people.
+    fn describe(&self, group: GroupId) -> String;
+
     /// Whether everything asked for by [`Cause::Flush`] is on the disk.
     fn is_flushed(&self) -> bool;
 

@@ -7,6 +7,7 @@
 use biplane_vsr::Timers;
 
 use crate::disk::DiskOptions;
+use crate::mutations::Mutation;
 use crate::network::NetworkOptions;
 use crate::prng::{Prng, Streams};
 use crate::time::{MICROSECOND, MILLISECOND, Nanos, SECOND};
@@ -141,6 +142,8 @@ pub struct Options {
     pub correlated: bool,
     /// Whether streams and topics come and go.
     pub churn: bool,
+    /// A deliberate bug.
+    pub mutation: Option<Mutation>,
     /// What was set by hand, in order.
     pub overrides: Vec<String>,
 }
@@ -270,6 +273,7 @@ impl Options {
             absence_mean: if classes.absence { 10 * SECOND } else { SECOND },
             correlated: profile == Profile::Correlated,
             churn: profile == Profile::Churn,
+            mutation: None,
             overrides: Vec::new(),
         };
         if profile == Profile::Lite {

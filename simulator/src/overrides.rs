@@ -1,5 +1,6 @@
 //! Options set by hand on top of what the seed draws; part of the line that reproduces a run.
 
+use crate::mutations::Mutation;
 use crate::options::{MachineKind, Options};
 use crate::time::{MILLISECOND, SECOND};
 
@@ -47,6 +48,14 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
             } else {
                 MachineKind::Planes
             };
+        }
+        "mutation" => {
+            let found = Mutation::from_name(value).ok_or(format!("no mutation {value}"))?;
+            options.mutation = Some(found);
+            if found == Mutation::NoElection {
+                options.timers.heartbeat = u32::MAX;
+                options.timers.request_start_view = u32::MAX;
+            }
         }
         "clock" => options.clock_severity = small()?,
         "loss" => options.network.loss_parts = small()?,

@@ -217,6 +217,15 @@ impl Machine for PlanesNode {
         xxh3(format!("{offsets:?} {current:?}").as_bytes())
     }
 
+    fn describe(&self, group: GroupId) -> String {
+        if group.is_metadata() {
+            return format!("{:?}", self.metadata.status().checkpoint_op);
+        }
+        let offsets = self.partitions.stored_offsets(group);
+        let stats = self.partitions.stats(group);
+        format!("stored {offsets:?} {stats:?}")
+    }
+
     fn is_flushed(&self) -> bool {
         self.partitions.is_flushed()
     }

@@ -8,6 +8,7 @@ mod audit;
 mod calls;
 mod exposure;
 mod faults;
+mod liveness;
 mod nodes;
 mod watch;
 
@@ -20,9 +21,9 @@ use self::nodes::Node;
 use crate::client::Client;
 use crate::coverage::Counters;
 use crate::machine::{Answer, Call};
-use crate::network::{NetEvent, Network, NetworkOptions};
+use crate::network::{NetEvent, Network};
 use crate::options::Options;
-use crate::oracle::{Look, Oracles, Violation, convergence};
+use crate::oracle::{Look, Oracles, Violation};
 use crate::prng::{Prng, Streams};
 use crate::queue::EventQueue;
 use crate::time::{MILLISECOND, Nanos, SECOND, show};
@@ -146,6 +147,8 @@ pub struct World {
     pub(crate) oracles: Oracles,
     pub(crate) counters: Counters,
     pub(crate) phase: Phase,
+    /// Nodes that must work in the liveness phase; all of them before.
+    core: Vec<bool>,
     pub(crate) completed: u64,
     pub(crate) partitioned: bool,
     pub(crate) watch: watch::Watch,
@@ -158,7 +161,7 @@ pub struct World {
 }
 
 /// Lines of log that are kept.
-const LOG_LINES: usize = 40_000;
+const LOG_LINES: usize = 200_000;
 
 impl World {
     /// The world of these options, before its first event.
@@ -172,6 +175,7 @@ impl World {
         let nodes = (0..options.replicas)
             .map(|node| Node::new(node, &options, &streams))
             .collect();
+        let core = vec![true; usize::from(options.replicas)];
         Self {
             queue: EventQueue::new(streams.stream("schedule")),
             fault_prng: streams.stream("faults"),
@@ -186,6 +190,7 @@ impl World {
             oracles: Oracles::default(),
             counters: Counters::default(),
             phase: Phase::Safety,
+            core,
             completed: 0,
             partitioned: false,
             watch: watch::Watch::default(),
@@ -229,10 +234,10 @@ impl World {
     fn outcome(mut self, verdict: Verdict) -> Outcome {
         self.count_edges();
         let mut verdict = verdict;
-        if verdict == Verdict::Passed {
-            if let Some(missing) = self.counters.missing(&self.options) {
-                verdict = Verdict::Vacuous(missing);
-            }
+        if verdict == Verdict::Passed
+            && let Some(missing) = self.counters.missing(&self.options)
+        {
+            verdict = Verdict::Vacuous(missing);
         }
         let nodes = self.nodes.iter_mut().map(Node::describe).collect();
         Outcome {
@@ -257,9 +262,10 @@ impl World {
             Event::Answer { token, answer } => self.on_answer(token, *answer),
             Event::Wake { client } => self.on_wake(client),
             Event::Fault(class) => self.on_fault(class),
-            Event::Start { node } => self.start(node),
-            Event::Resume { node } => self.resume(node),
-            Event::Rejoin => self.rejoin(),
+            Event::Start { node } if self.is_in_core(node) => self.start(node),
+            Event::Resume { node } if self.is_in_core(node) => self.resume(node),
+            Event::Rejoin if self.phase == Phase::Safety => self.rejoin(),
+            Event::Start { .. } | Event::Resume { .. } | Event::Rejoin => {}
             Event::Check => return self.on_check(),
         }
         None
@@ -307,46 +313,6 @@ impl World {
                 None
             }
             Phase::Liveness => self.check_liveness(now),
-        }
-    }
-
-    fn begin_liveness(&mut self) {
-        let now = self.queue.now();
-        self.log(|| "---- all is healed ----".to_owned());
-        self.phase = Phase::Liveness;
-        self.phase_ends = now + self.options.liveness_max;
-        let datagram = self.options.network.datagram;
-        self.network.set_options(NetworkOptions {
-            datagram,
-            ..NetworkOptions::calm()
-        });
-        self.network.unclog();
-        self.rejoin();
-        for node in 0..self.options.replicas {
-            self.heal(node);
-        }
-        for client in &mut self.clients {
-            client.finish_after(3);
-        }
-    }
-
-    fn check_liveness(&mut self, now: Nanos) -> Option<Verdict> {
-        let busy = self.clients.iter().find_map(Client::waiting_for);
-        let waiting = match busy {
-            Some(text) => Some(text),
-            None => self.with_looks(|looks, oracles| convergence::waiting_for(looks, oracles)),
-        };
-        match waiting {
-            None if !self.audited() && now < self.phase_ends => None,
-            None => {
-                let checked = self.with_looks(convergence::check);
-                Some(match checked {
-                    Ok(()) => Verdict::Passed,
-                    Err(violation) => Verdict::Safety(violation),
-                })
-            }
-            Some(text) if now >= self.phase_ends => Some(Verdict::Liveness(text)),
-            Some(_) => None,
         }
     }
 

@@ -161,6 +161,16 @@ impl Log {
         Some(self.op_at(index))
     }
 
+    /// The last op of the run without entries that follows `op`, at most `to`.
+    pub(crate) fn last_empty(&self, op: Op, to: Op) -> Op {
+        let skip = usize::try_from(op.0.saturating_sub(self.base.0)).unwrap_or(usize::MAX);
+        let mut slots = self.slots.iter().enumerate().skip(skip.saturating_add(1));
+        match slots.find(|(_, slot)| slot.message().is_some()) {
+            Some((index, _)) => Op(self.op_at(index).0 - 1).min(to).max(op),
+            None => to,
+        }
+    }
+
     /// The first op in `from..=to` that [`Self::get`] has.
     #[must_use]
     pub fn next_held(&self, from: Op, to: Op) -> Option<Op> {

@@ -15,10 +15,12 @@ use biplane_wire::{Manifest, Op, ReplicaId, StateTransferTargetHeader, Typed};
 use super::Group;
 use crate::context::Context;
 
-/// Ticks one peer has to answer.
+/// Ticks one peer has to answer, and between two rounds.
 const PATIENCE: u64 = 50;
-/// Rounds over all peers: the first may find them between two views.
+/// Rounds of a primary over all peers: the first may find them between two views.
 const ROUNDS: u32 = 3;
+/// Rounds of a backup, which asks the primary alone and finds it looking around itself.
+const BACKUP_ROUNDS: u32 = 20;
 
 /// The look at the peers.
 #[derive(Debug, Default)]
@@ -36,8 +38,9 @@ enum Look {
     Asking {
         next: u8,
         round: u32,
-        since: u64,
-        asked: Option<ReplicaId>,
+        /// The peer that was asked last has until then; the next round begins then.
+        until: u64,
+        asked: bool,
     },
     /// A peer has more: its state is being taken.
     Taking,
@@ -75,38 +78,42 @@ impl Group {
             && self.segments.next_offset() > 0
     }
 
-    /// The replica became primary, or stopped being it.
+    /// The replica entered a view as primary or as backup, or left one.
     pub(super) fn begin_cold_start(&mut self, context: &Context<'_>) {
-        let looks = context.node.is_replicated() && self.replica.is_primary() && self.has_no_log();
+        let looks = context.node.is_replicated() && self.has_no_log();
         self.cold.stage = match looks {
             true => Look::Asking {
                 next: 0,
                 round: 0,
-                since: context.now,
-                asked: None,
+                until: context.now,
+                asked: false,
             },
             false => Look::NotNeeded,
         };
     }
 
     pub(super) fn tick_cold_start(&mut self, context: &mut Context<'_>) {
+        let busy = self.transfer.is_busy(&self.puller);
         match self.cold.stage {
             Look::NotNeeded => {}
-            Look::Taking => {
-                if !self.transfer.is_busy(&self.puller) {
-                    self.cold.stage = Look::NotNeeded;
+            Look::Taking if busy => {}
+            Look::Taking => self.cold.stage = Look::NotNeeded,
+            Look::Asking { asked, .. } if !self.has_no_log() => {
+                // A log came up by itself: repair and refused stamps decide from here on.
+                self.cold.stage = Look::NotNeeded;
+                if asked && busy {
+                    self.cancel_transfer(context);
                 }
             }
             Look::Asking {
                 next,
                 round,
-                since,
+                until,
                 asked,
             } => {
-                let busy = self.transfer.is_busy(&self.puller);
                 // A refusal schedules another attempt; here the next peer is asked instead.
-                let waits = busy && !self.puller.is_scheduled();
-                if asked.is_some() && waits && context.now < since + PATIENCE {
+                let answered = asked && (!busy || self.puller.is_scheduled());
+                if !answered && context.now < until {
                     return;
                 }
                 if busy {
@@ -119,37 +126,51 @@ impl Group {
 
     fn ask_next(&mut self, next: u8, round: u32, context: &mut Context<'_>) {
         let identity = context.node.identity;
-        let (next, round) = if next >= identity.replica_count {
-            (0, round + 1)
-        } else {
-            (next, round)
-        };
-        if round >= ROUNDS {
-            self.cold.stage = Look::NotNeeded;
+        let leads = self.replica.is_primary();
+        let rounds = if leads { ROUNDS } else { BACKUP_ROUNDS };
+        let until = context.now + PATIENCE;
+        if next >= identity.replica_count {
+            let (next, round, asked) = (0, round + 1, false);
+            self.cold.stage = match round < rounds {
+                true => Look::Asking {
+                    next,
+                    round,
+                    until,
+                    asked,
+                },
+                false => Look::NotNeeded,
+            };
             return;
         }
         let peer = ReplicaId(next);
-        let asks = peer != identity.replica && !context.absent.contains(&peer);
-        let (since, asked) = (context.now, asks.then_some(peer));
+        let wanted = peer != identity.replica && (leads || peer == self.replica.primary());
+        let asked = wanted && !context.absent.contains(&peer);
         self.cold.stage = Look::Asking {
             next: next + 1,
             round,
-            since,
+            until: if asked { until } else { context.now },
             asked,
         };
-        if asks {
+        if asked {
             self.arm_transfer(peer, context);
         }
     }
 
     /// A descriptor arrived while peers are asked: whether it is worth taking. The longer chain
-    /// ends in a later segment, or further in the same one.
-    pub(super) fn is_worth_taking(&mut self, target: &Typed<StateTransferTargetHeader>) -> bool {
+    /// ends in a later segment, or further in the same one. A backup that has more than its
+    /// primary, which looked around before it answered, has what no quorum will ever have: it
+    /// starts over.
+    pub(super) fn is_worth_taking(
+        &mut self,
+        target: &Typed<StateTransferTargetHeader>,
+        context: &mut Context<'_>,
+    ) -> bool {
         if !matches!(self.cold.stage, Look::Asking { .. }) || !target.header().available() {
             return true;
         }
-        let active = self.segments.active();
-        let ours = (active.start, active.size);
+        let mut filled = self.segments.iter().filter(|segment| segment.size > 0);
+        let ours = filled.next_back();
+        let ours = ours.map_or((0, 0), |segment| (segment.start, segment.size));
         let entries = Manifest::decode(target.body());
         let last = entries.ok().and_then(|entries| {
             let segments = entries
@@ -157,10 +178,20 @@ impl Group {
                 .filter(|e| e.kind == artifact_kind::SEGMENT_LOG);
             segments.map(|entry| (entry.frontier, entry.length)).max()
         });
-        let more = last.is_some_and(|theirs| theirs > ours);
-        if more {
+        let Some(theirs) = last else {
+            return false;
+        };
+        if theirs > ours {
             self.cold.stage = Look::Taking;
+            return true;
         }
-        more
+        if !self.replica.is_primary() {
+            self.cold.stage = Look::NotNeeded;
+            if theirs < ours {
+                let reason = format!("messages beyond those of the primary: {ours:?} {theirs:?}");
+                context.resets.push((self.spec.group, reason));
+            }
+        }
+        false
     }
 }

@@ -28,7 +28,7 @@ impl Group {
         while let Some(prepare) = self.replica.next_committed() {
             let prepare = prepare.clone();
             let header = *prepare.header::<PrepareHeader>();
-            if !self.continues(&header, prepare.body()) {
+            if !self.continues(&header, prepare.body(), context) {
                 return;
             }
             let effect = self.apply(&header, prepare, context);
@@ -49,7 +49,12 @@ impl Group {
 
     /// Whether a committed batch follows the messages this replica has. One that leaves a hole
     /// is not applied: only a state transfer can fill it.
-    fn continues(&mut self, header: &PrepareHeader, body: &[u8]) -> bool {
+    fn continues(
+        &mut self,
+        header: &PrepareHeader,
+        body: &[u8],
+        context: &mut Context<'_>,
+    ) -> bool {
         if header.operation() != Operation::SendMessages || self.is_without_effect(header.op()) {
             return true;
         }
@@ -58,7 +63,17 @@ impl Group {
         };
         let expected = self.state.committed_next;
         let next = batch.meta().next_offset();
-        if batch.base_offset == expected || next <= expected {
+        if batch.base_offset == expected {
+            self.state.marks = Vec::new();
+            return true;
+        }
+        if batch.base_offset < expected && self.state.contradicts(&batch) {
+            let at = batch.base_offset;
+            let reason = format!("other messages are committed from offset {at} on");
+            context.resets.push((self.spec.group, reason));
+            return false;
+        }
+        if next <= expected {
             return true;
         }
         let (op, base_offset) = (header.op(), batch.base_offset);

@@ -309,6 +309,7 @@ impl Group {
         self.state.committed_next = next_offset;
         self.state.rewind_floor = next_offset;
         self.state.retained_from = 0;
+        self.state.marks = Vec::new();
         self.state.refused_stamp = None;
         self.stats = PartitionStats {
             messages_count: self.segments.messages(),

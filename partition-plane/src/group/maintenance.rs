@@ -3,6 +3,7 @@
 
 use biplane_journal::DiskOp;
 use biplane_vsr as vsr;
+use biplane_wire::ReplicaId;
 
 use super::Group;
 use crate::context::Context;
@@ -73,6 +74,18 @@ impl Group {
         context.submit(self.queues.files(), DiskOp::SyncDir { path });
     }
 
+    /// The primary, or, for the primary itself, the next replica that is there.
+    fn whom_to_ask(&self, primary: ReplicaId, context: &Context<'_>) -> ReplicaId {
+        let identity = context.node.identity;
+        if primary != identity.replica {
+            return primary;
+        }
+        let count = identity.replica_count;
+        let others = (1..count).map(|step| ReplicaId((identity.replica.0 + step) % count));
+        let mut present = others.filter(|peer| !context.absent.contains(peer));
+        present.next().unwrap_or(primary)
+    }
+
     /// A backup that refuses the primary's batches can never acknowledge again by itself. When
     /// it lacks messages it asks for the whole state; when it has messages the primary does not
     /// know, which only the loss of a quorum's memory can leave behind, its files are set aside
@@ -83,7 +96,7 @@ impl Group {
             return;
         };
         let status = self.replica.status();
-        let settled = status.status == vsr::Status::Normal && !status.is_primary;
+        let settled = status.status == vsr::Status::Normal;
         let progressed = refused.expected != self.state.next_offset
             && refused.expected != self.state.committed_next;
         if !settled || progressed || self.purge.is_wanted() || self.transfer.is_busy(&self.puller) {
@@ -98,7 +111,7 @@ impl Group {
         self.refusing_since = None;
         self.state.refused_stamp = None;
         if refused.base_offset > refused.expected {
-            self.arm_transfer(status.primary, context);
+            self.arm_transfer(self.whom_to_ask(status.primary, context), context);
         } else if status.op_head <= status.commit_min {
             let from = refused.base_offset;
             let reason = format!("messages from offset {from} on are unknown to the primary");

@@ -157,7 +157,12 @@ fn boot_of(
         // Segments have no op numbers: only a prepare log says how far they go.
         commit_min: record.map_or(Op::ZERO, |record| record.checkpoint_op),
         commit_min_checksum: None,
-        commit_max: recovered.log.commit_max(),
+        // What the view that wrote the log knew, not what a stray record of another claims. A
+        // log that is gone commits nothing.
+        commit_max: match log_lost {
+            true => Op::ZERO,
+            false => record.map_or(Op::ZERO, |record| record.commit_max),
+        },
         log: recovered.log.entries(),
         last_timestamp: newest.unwrap_or(0),
         ..vsr::Boot::empty(start)
@@ -184,6 +189,7 @@ fn state_of(recovered: &Recovered, persisted: bool, node: &Node) -> LogState {
         next_offset: logged.max().unwrap_or(0).max(end),
         committed_next: end,
         rewind_floor: end,
+        marks: recovered.marks.clone(),
         retained_from: 0,
         purge_floor: Op::ZERO,
         installed: Op::ZERO,

@@ -173,7 +173,8 @@ impl Group {
         let newest = self.superblock.newest().copied();
         let view = newest.map_or(status.view_durable, |record| record.view);
         let log_view = newest.map_or(status.log_view_durable, |record| record.log_view);
-        self.persist_view(view, log_view, status.commit_max, context);
+        let commit_max = newest.map_or(Op::ZERO, |record| record.commit_max);
+        self.persist_view(view, log_view, commit_max, context);
     }
 
     fn persist(&mut self, record: SuperblockRecord, context: &mut Context<'_>) {

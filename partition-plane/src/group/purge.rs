@@ -208,6 +208,7 @@ impl Group {
         state.committed_next = 0;
         state.rewind_floor = 0;
         state.retained_from = 0;
+        state.marks = Vec::new();
         state.refused_stamp = None;
         self.refusing_since = None;
         // What stays in memory for repair holds messages that no longer exist.

@@ -108,7 +108,7 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) {
-        if !self.is_worth_taking(target) {
+        if !self.is_worth_taking(target, context) {
             return self.cancel_transfer(context);
         }
         let mut out = std::mem::take(&mut context.scratch.pull);

@@ -10,6 +10,7 @@ use biplane_state_transfer::{
     Gate, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset,
     artifact_kind,
 };
+use biplane_vsr as vsr;
 use biplane_wire::{
     Checksum, ClientId, Op, PrepareHeader, ReplicaId, RequestStateChunkHeader,
     RequestStateTransferHeader,
@@ -65,6 +66,15 @@ impl Group {
         self.act_on_provider(out, context);
     }
 
+    /// Whether this replica has applied all it knows. That is enough for whoever knows no more:
+    /// a primary that lost its memory has no caught-up primary to ask.
+    fn has_applied_all(&self) -> bool {
+        let status = self.replica.status();
+        status.status == vsr::Status::Normal
+            && status.commit_min == status.commit_max
+            && status.transfer_stage == vsr::TransferStage::Idle
+    }
+
     fn gate(&self) -> PartitionGate {
         let filled = self
             .segments
@@ -81,7 +91,9 @@ impl Group {
         PartitionGate {
             view: self.replica.view(),
             commit_max: self.replica.commit_max(),
-            caught_up_primary: self.replica.is_caught_up_primary() || self.is_cold_backup(),
+            caught_up_primary: self.replica.is_caught_up_primary()
+                || self.is_cold_backup()
+                || self.has_applied_all(),
             has_directory: true,
             repairing: self.requester.has_session(),
             purge_deferred: self.purge.is_wanted() || self.files_are_busy(),

@@ -75,7 +75,22 @@ fn index(entries: &[(u64, u64, u64)]) -> Vec<u8> {
     entries.iter().flat_map(encode).collect()
 }
 
+/// Under a persisted policy damage is refused; under the replicated one what stands before it
+/// is kept.
+fn assert_damaged_to(disk: &MemoryDisk, kept: u64) {
+    assert_damaged(disk);
+    let found = repaired(&mut disk.clone());
+    assert_eq!(
+        found.segments.last().map(|segment| segment.next),
+        Some(kept)
+    );
+    assert!(recover_as(3, disk).refusal().is_some());
+}
+
 fn assert_damaged(disk: &MemoryDisk) {
+    let mut spec = spec();
+    spec.options.consumer_offset_durability = DurabilityPolicy::Persisted;
+    let recover_as = |count, disk| recover(node(count), &Limits::tiny(), &spec, disk);
     let found = recover_as(3, disk);
     assert!(
         matches!(found.verdict, Verdict::SetAside { number: 1, .. }),
@@ -143,7 +158,11 @@ fn damage_in_the_middle_is_refused_at_every_byte() {
     for at in (0..363).step_by(7) {
         let mut bytes = log.clone();
         bytes[at] ^= 0x20;
-        assert_damaged(&with_log(&bytes));
+        match at {
+            // Another partition id, or another offset, is no damage a crash can do.
+            0..16 => assert_damaged(&with_log(&bytes)),
+            _ => assert_damaged_to(&with_log(&bytes), 0),
+        }
     }
 }
 
@@ -314,6 +333,8 @@ fn files_of_another_incarnation_are_stale() {
 
 #[test]
 fn fence_numbers_go_up() {
+    let mut spec = spec();
+    spec.options.durability = DurabilityPolicy::Persisted;
     let mut log = segment_of_two();
     log[10] ^= 1;
     let mut disk = with_log(&log);
@@ -322,7 +343,7 @@ fn fence_numbers_go_up() {
         disk.put(&DiskPath::new(&name).unwrap(), &[1]);
     }
     assert!(matches!(
-        recover_as(3, &disk).verdict,
+        recover(node(3), &Limits::tiny(), &spec, &disk).verdict,
         Verdict::SetAside { number: 5, .. }
     ));
 }

@@ -310,7 +310,7 @@ impl World {
     }
 
     pub fn picture(&self) -> String {
-        let mut out = String::new();
+        let mut out = format!("{:?}", self.fenced);
         for at in 0..self.nodes.len() {
             out.push_str(&format!("\n  {at}: {:?}", self.status(at)));
             let plane = self.nodes[at].plane.as_ref();

@@ -187,6 +187,7 @@ impl Node {
             disk: Some(disk),
             inbox,
             ticks: TickCounter::new(),
+            partitions_ready: false,
             held_looked_at: 0,
             halted: None,
             supervised: settings.supervised,

@@ -1,6 +1,8 @@
 //! The loop: take what has arrived, at most so much of each kind, then let the sockets have their
 //! turn.
 
+use std::sync::atomic::Ordering;
+
 use biplane_journal::DiskCompletion;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_metadata_plane::io as metadata;
@@ -21,6 +23,9 @@ const BUDGET: usize = 128;
 const HELD_TICKS: u64 = 5;
 /// Ticks a stopping node waits for its flushes.
 const STOP_BUDGET_TICKS: u64 = 500;
+/// Ticks a stopping node listens longer than one commit interval, and at most.
+const DRAIN_MARGIN_TICKS: u64 = 10;
+const DRAIN_TICKS_MAX: u64 = 200;
 
 impl Node {
     /// Runs until the node is asked to stop, or cannot go on.
@@ -175,9 +180,21 @@ impl Node {
         }
     }
 
-    /// Flushes what is committed, ends every connection, and waits for the disk.
+    /// Hears out the peers, flushes what is committed, ends every connection, and waits for the
+    /// disk.
+    ///
+    /// A whole cluster is often stopped at once. What the last acknowledged writes need then is that
+    /// the backups still learn that they are committed: only a committed prefix is flushed, and a
+    /// topic's memory is gone with the process. So a node listens to its peers for one round of
+    /// commit broadcasts before it flushes.
     async fn stop(&mut self) {
         info!("stopping");
+        self.listener.closing.store(true, Ordering::Relaxed);
+        if self.mesh.is_some() {
+            let interval = u64::from(self.config.cluster.commit_broadcast_interval.ticks());
+            self.drain_until(self.tick + (interval + DRAIN_MARGIN_TICKS).min(DRAIN_TICKS_MAX))
+                .await;
+        }
         self.step_partitions(partition::Input::FlushAll);
         self.flush();
         let deadline = self.tick + STOP_BUDGET_TICKS;
@@ -192,8 +209,22 @@ impl Node {
         self.close().await;
     }
 
+    /// Serves peers, disk and ticks, and no client, until `deadline`.
+    async fn drain_until(&mut self, deadline: u64) {
+        while self.tick < deadline && self.halted.is_none() {
+            self.wait().await;
+            while let Ok(completion) = self.inbox.disk.try_recv() {
+                self.on_disk(completion);
+            }
+            while let Ok(event) = self.inbox.peers.try_recv() {
+                self.on_peer(event);
+            }
+            self.serve_ticks();
+            runtime::yield_now().await;
+        }
+    }
+
     async fn close(&mut self) {
-        use std::sync::atomic::Ordering;
         self.listener.closing.store(true, Ordering::Relaxed);
         self.clients.close_all();
         if let Some(mesh) = self.mesh.take() {

@@ -7,13 +7,17 @@
 use biplane_metadata_plane::io as metadata;
 use biplane_metadata_plane::io::SessionChange;
 use biplane_partition_plane as partition;
+use biplane_vsr::Status;
 use biplane_wire::{Message, ReplicaId};
 use tracing::{info, warn};
 
-use super::Node;
+use super::{Node, Reported};
 use crate::client::reply::{self, ClientFrame};
 use crate::client::session::{Wait, Waiting};
 use crate::supervised::Report;
+
+/// Ticks between looks at the partitions of a node that has just started.
+const READY_TICKS: u64 = 5;
 
 impl Node {
     /// Steps the metadata plane; outputs wait for [`Node::flush`].
@@ -148,42 +152,54 @@ impl Node {
             .drop_request(waiting.connection, waiting.size, waiting.ordered);
     }
 
-    /// Tells log and supervisor when role, status or view of the metadata group have changed.
+    /// Tells log and supervisor when role, status or view of the metadata group have changed, or
+    /// the node has become ready to serve.
     pub(super) fn report_role(&mut self) {
-        let status = self.metadata.replica().status();
-        let caught_up = self.metadata.replica().is_caught_up_primary();
-        let ready =
-            status.status == biplane_vsr::Status::Normal && (!status.is_primary || caught_up);
-        let report = Report::Role {
-            node: self.identity.replica.0,
-            role: if status.is_primary {
-                "primary"
-            } else {
-                "backup"
-            }
-            .to_owned(),
-            status: match status.status {
-                biplane_vsr::Status::Normal => "normal",
-                biplane_vsr::Status::ViewChange => "view_change",
-                biplane_vsr::Status::Recovering => "recovering",
-            }
-            .to_owned(),
-            view: status.view.0,
+        let replica = self.metadata.replica();
+        let status = replica.status();
+        let normal = status.status == Status::Normal
+            && (!status.is_primary || replica.is_caught_up_primary());
+        let ready = normal && self.partitions_are_ready();
+        let now = Reported {
+            is_primary: status.is_primary,
+            status: status.status,
+            view: status.view,
             ready,
         };
-        if self.reported.as_ref() == Some(&report) {
+        if self.reported == Some(now) {
             return;
         }
-        if let Report::Role {
-            role, status, view, ..
-        } = &report
-        {
-            info!(%role, %status, view, ready, "metadata group");
-        }
+        self.reported = Some(now);
+        let role = if now.is_primary { "primary" } else { "backup" };
+        let status = match now.status {
+            Status::Normal => "normal",
+            Status::ViewChange => "view_change",
+            Status::Recovering => "recovering",
+        };
+        info!(role, status, view = now.view.0, ready, "metadata group");
         if self.supervised {
-            report.print();
+            Report::Role {
+                node: self.identity.replica.0,
+                role: role.to_owned(),
+                status: status.to_owned(),
+                view: now.view.0,
+                ready,
+            }
+            .print();
         }
-        self.reported = Some(report);
+    }
+
+    /// True from the first moment on at which every partition here was in status Normal. Looked at
+    /// now and then only: there may be thousands.
+    fn partitions_are_ready(&mut self) -> bool {
+        if !self.partitions_ready && self.tick.is_multiple_of(READY_TICKS) {
+            let mut groups = self.partitions.groups();
+            self.partitions_ready = groups.all(|group| {
+                let replica = self.partitions.replica(group);
+                replica.is_none_or(|replica| replica.status().status == Status::Normal)
+            });
+        }
+        self.partitions_ready
     }
 
     /// Members of consumer groups that were silent too long lose their session (chapter 07 section

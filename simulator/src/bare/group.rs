@@ -16,7 +16,7 @@ use biplane_wire::{
     ReplicaFrame, ReplicaId, ReplyHeader, RequestNumber, RoutedRequestHeader, xxh3,
 };
 
-use super::store::{Store, folder};
+use super::store::{Completed, Store, folder};
 use super::{BareConfig, cluster};
 use crate::machine::{Answer, Effect, GroupFacts};
 
@@ -224,7 +224,7 @@ impl BareGroup {
     pub(super) fn disk(&mut self, completion: DiskCompletion, out: &mut Vec<Effect>) {
         let mut requests = Vec::new();
         match self.store.complete(completion, &mut requests) {
-            Ok((durable, events)) => {
+            Ok(Completed { durable, events }) => {
                 out.extend(requests.into_iter().map(Effect::Disk));
                 if let Some((view, log_view)) = durable {
                     self.input(Input::ViewPersisted { view, log_view }, out);

@@ -32,6 +32,14 @@ fn folder_queue(index: u64) -> QueueId {
     QueueId(3 * index + 2)
 }
 
+/// What a completion means.
+pub(super) struct Completed {
+    /// View and log view that are durable now.
+    pub(super) durable: Option<(View, View)>,
+    /// What the log has to say.
+    pub(super) events: Vec<WalOutput>,
+}
+
 /// The files of one group.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -76,7 +84,6 @@ impl Store {
             }
             wal_config.path = dir.join("journal.wal").map_err(|error| show(&error))?;
             let found = recover(&wal_config, disk, Op::ZERO).map_err(|error| show(&error))?;
-            boot.commit_max = found.commit_max;
             boot.log = found.entries.iter().map(log_entry).collect();
             boot.view = found.last_view();
             wal = Some(Wal::open(wal_config, &found, &mut outputs));
@@ -186,7 +193,7 @@ impl Store {
         &mut self,
         completion: DiskCompletion,
         out: &mut Vec<DiskRequest>,
-    ) -> Result<(Option<(View, View)>, Vec<WalOutput>), String> {
+    ) -> Result<Completed, String> {
         let mut outputs = Vec::new();
         let mut requests = Vec::new();
         let mut durable = None;
@@ -203,7 +210,7 @@ impl Store {
         }
         self.pass(requests, out);
         let events = self.split(outputs, out);
-        Ok((durable, events))
+        Ok(Completed { durable, events })
     }
 
     pub(super) fn check_invariants(&self) {

@@ -150,9 +150,9 @@ impl FileContent {
         }
     }
 
-    /// Length as readers see it.
+    /// Length as readers see it, in bytes.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.visible.len() as u64
     }
 
@@ -289,7 +289,7 @@ impl FileContent {
 
     /// Damages the sector at `position`; false when the file ends before.
     pub fn damage(&mut self, position: u64, damage: Damage) -> bool {
-        if position >= self.len() {
+        if position >= self.size() {
             return false;
         }
         self.damage.insert(position / SECTOR, damage);

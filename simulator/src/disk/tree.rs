@@ -179,10 +179,10 @@ impl Tree {
         renamed: bool,
     ) -> Result<(), DiskErrorKind> {
         let directory = self.parent(path)?;
-        if let Ok(id) = self.resolve(path) {
-            if matches!(self.inodes.get(&id), Some(Inode::Directory(_))) {
-                return Err(DiskErrorKind::WrongKind);
-            }
+        if let Ok(id) = self.resolve(path)
+            && matches!(self.inodes.get(&id), Some(Inode::Directory(_)))
+        {
+            return Err(DiskErrorKind::WrongKind);
         }
         let inode = Some(self.create(Inode::File(FileContent::durable_from(bytes))));
         let name = path.name().to_owned();

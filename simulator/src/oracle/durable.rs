@@ -29,13 +29,16 @@ pub struct DurableViews {
     pub log_view: View,
 }
 
+/// Sequence number and views of one copy of a superblock, if it verifies.
+type SuperblockCopy = Option<(u64, DurableViews)>;
+
 type LogEntries = BTreeSet<(Op, Checksum)>;
 
 /// The reader, with what it remembers.
 #[derive(Debug, Default)]
 pub struct DurableReader {
     logs: BTreeMap<(u8, DiskPath), Known<LogEntries>>,
-    superblocks: BTreeMap<(u8, DiskPath), Known<Option<(u64, DurableViews)>>>,
+    superblocks: BTreeMap<(u8, DiskPath), Known<SuperblockCopy>>,
 }
 
 impl DurableReader {
@@ -124,7 +127,7 @@ fn scan(bytes: &[u8], overhead: usize) -> LogEntries {
     newest.into_iter().collect()
 }
 
-fn superblock(bytes: &[u8]) -> Option<(u64, DurableViews)> {
+fn superblock(bytes: &[u8]) -> SuperblockCopy {
     let body = bytes.get(..94)?;
     if bytes.len() != 102 || xxh3(body) != u64_at(bytes, 94) {
         return None;

@@ -1,6 +1,6 @@
 //! Clients and nodes: calls on their way, answers on theirs, and connections that break.
 
-use biplane_wire::{GroupId, Operation, ReplyHeader, RequestNumber};
+use biplane_wire::{GroupId, Op, Operation, ReplyHeader, RequestNumber};
 
 use super::{Event, World};
 use crate::client::Action;
@@ -50,10 +50,9 @@ impl World {
                     let number = RequestNumber(*request);
                     self.oracles.exactly_once.sends(*group, *client, number);
                 }
-                if let Some(old) = self.clients[client].sent(token) {
-                    if let Some(under_way) = self.calls.get_mut(&old) {
-                        under_way.client = None;
-                    }
+                let old = self.clients[client].sent(token);
+                if let Some(under_way) = old.and_then(|old| self.calls.get_mut(&old)) {
+                    under_way.client = None;
                 }
                 let group = self.clients[client].pending_group();
                 self.calls.insert(
@@ -74,7 +73,7 @@ impl World {
         }
     }
 
-    fn wake_client(&mut self, client: usize, at: Nanos) {
+    pub(crate) fn wake_client(&mut self, client: usize, at: Nanos) {
         if self.clients[client].wake_at.is_none_or(|known| known > at) {
             self.clients[client].wake_at = Some(at);
             self.queue.schedule(at, Event::Wake { client });
@@ -102,11 +101,26 @@ impl World {
             );
             return;
         }
+        if let Some(mutation) = self.options.mutation {
+            let machine = self.nodes[usize::from(node)].machine.as_ref();
+            let head = |group| {
+                let replica = machine.and_then(|machine| machine.replica(group));
+                replica.map_or(Op::ZERO, biplane_vsr::Replica::op_head)
+            };
+            if let Some(answer) = mutation.early_answer(&call, head) {
+                self.answer(node, token, answer);
+                return;
+            }
+        }
         self.give(node, Cause::Call { token, call });
     }
 
     /// A node answers: the oracles hear it first, then the client, if the way is free.
     pub(crate) fn answer(&mut self, node: u8, token: u64, answer: Answer) {
+        let answer = match self.options.mutation {
+            Some(mutation) => mutation.answer(answer),
+            None => answer,
+        };
         self.judge_answer(node, token, &answer);
         self.log(|| {
             format!(
@@ -155,7 +169,7 @@ impl World {
                 let planes = self.options.machine == MachineKind::Planes;
                 // A repetition that a partition recognised is answered without its op.
                 let sent = operation == Operation::SendMessages.as_u8();
-                let repeated = sent && message.body().is_empty() || !sent;
+                let repeated = !sent || message.body().is_empty();
                 if planes && !group.is_metadata() && repeated {
                     return;
                 }

@@ -342,8 +342,8 @@ impl World {
                         return false;
                     };
                     // An empty replica that leads the first view by number would lead it again.
-                mine.primary().0 != node
-                    && theirs.commit_min() >= mine.op_head()
+                    mine.primary().0 != node
+                        && theirs.commit_min() >= mine.op_head()
                         && theirs.view() >= mine.view()
                         && theirs.status().log_view_durable >= mine.view()
                 })

@@ -10,6 +10,7 @@ use super::{Event, Verdict, World};
 use crate::bare::{BareConfig, BareNode, bare_groups};
 use crate::disk::{CrashMode, VirtualDisk};
 use crate::machine::{Cause, Effect, Machine};
+use crate::mutations::Mutation;
 use crate::network::{Packet, Payload};
 use crate::options::{MachineKind, Options};
 use crate::oracle::{Look, show_group};
@@ -89,6 +90,7 @@ impl Node {
                     log.first(),
                     log.last()
                 );
+                let _ = write!(text, "\n    {}", machine.describe(group));
             }
         }
         for (path, len, damaged) in self.disk.inventory() {
@@ -169,6 +171,9 @@ impl World {
         this.disk.run_until(now);
         while this.disk.poll().is_some() {}
         this.disk.crash(mode);
+        if self.options.mutation == Some(Mutation::RestartForgetsTheDisk) {
+            self.nodes[index].disk.wipe();
+        }
         self.watch_crashed(node);
         let mut events = Vec::new();
         self.network.stop(now, node, &mut events);
@@ -210,11 +215,11 @@ impl World {
 
     fn wake_disk(&mut self, node: u8) {
         let this = &mut self.nodes[usize::from(node)];
-        if let Some(due) = this.disk.next_due() {
-            if this.disk_wake.is_none_or(|wake| wake > due) {
-                this.disk_wake = Some(due);
-                self.queue.schedule(due, Event::Disk { node });
-            }
+        if let Some(due) = this.disk.next_due()
+            && this.disk_wake.is_none_or(|wake| wake > due)
+        {
+            this.disk_wake = Some(due);
+            self.queue.schedule(due, Event::Disk { node });
         }
     }
 
@@ -312,10 +317,21 @@ impl World {
             }
             match effect {
                 Effect::Send { to, message } => {
-                    let events = self.network.send(now, node, to, message);
-                    self.schedule_net(events);
+                    let replicas = self.options.replicas;
+                    let mutation = self.options.mutation;
+                    let forged = mutation.and_then(|it| it.forged(to, replicas, &message));
+                    for message in std::iter::once(message).chain(forged) {
+                        let events = self.network.send(now, node, to, message);
+                        self.schedule_net(events);
+                    }
                 }
-                Effect::Disk(request) => self.nodes[index].disk.submit(request),
+                Effect::Disk(request) => {
+                    let request = match self.options.mutation {
+                        Some(mutation) => mutation.disk(request),
+                        None => request,
+                    };
+                    self.nodes[index].disk.submit(request);
+                }
                 Effect::Answer { token, answer } => self.answer(node, token, answer),
                 Effect::Forget { token } => self.forget(token),
                 Effect::Fenced { group, reason } => {

@@ -221,16 +221,20 @@ impl Replica {
                 return;
             }
             let is_durable = self.log.is_durable(op);
-            if !is_durable && op > self.commit_max {
-                return;
-            }
-            if is_durable {
-                if !cx.plane.may_acknowledge() {
-                    self.timers.wake_at(self.timers.now() + 1);
+            if !is_durable {
+                let limit = self.commit_max.min(self.op_head);
+                if op > limit {
                     return;
                 }
-                self.acknowledge(op, cx);
+                // What is committed without this replica needs no word of it.
+                self.op_acknowledged = self.log.last_empty(op, limit);
+                continue;
             }
+            if !cx.plane.may_acknowledge() {
+                self.timers.wake_at(self.timers.now() + 1);
+                return;
+            }
+            self.acknowledge(op, cx);
             self.op_acknowledged = op;
         }
     }

@@ -1,0 +1,221 @@
+//! Deliberate bugs, and who must find them: the proof that a passing run means something.
+//!
+//! The cores are not touched. Each mutation breaks a promise at a seam the simulator owns (a
+//! disk that lies, a frame that is forged, an answer that comes too early), in the way a bug on
+//! the other side of that seam would. A run with a mutation that passes is a hole in the
+//! oracles; `tests/mutations.rs` demands that each is found within its budget of seeds.
+
+use biplane_journal::{DiskOp, DiskRequest};
+use biplane_wire::{
+    Command, CommitHeader, GroupId, Message, Op, PrepareOkHeader, ReplicaId, ReplyHeader,
+};
+
+use crate::machine::{Answer, Call};
+use crate::options::Profile;
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// Syncs are answered and not carried out.
+    SyncIsIgnored,
+    /// The superblock is answered and not written.
+    SuperblockIsNotWritten,
+    /// An acknowledgement counts for two replicas.
+    VoteCountsTwice,
+    /// Success is answered before anything is committed.
+    AnswerBeforeCommit,
+    /// A replica comes back without its disk and takes part at once.
+    RestartForgetsTheDisk,
+    /// Backups hear that everything prepared is committed.
+    CommitAboveHead,
+    /// No backup ever misses a primary.
+    NoElection,
+    /// Polls return one message less than they say.
+    PollDropsAMessage,
+}
+
+/// What is known of a mutation before it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    /// The bug.
+    pub mutation: Mutation,
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Oracles of which one must object, by the start of their names; `liveness` stands for the
+    /// end of a run that is never reached, `panic` for a core that stops itself.
+    pub found_by: &'static [&'static str],
+    /// In runs of this profile.
+    pub profile: Profile,
+    /// With this many replicas.
+    pub replicas: u8,
+    /// Within this many seeds.
+    pub seeds: u64,
+}
+
+/// All mutations.
+pub const MUTATIONS: [Expectation; 8] = [
+    Expectation {
+        mutation: Mutation::SyncIsIgnored,
+        name: "sync-is-ignored",
+        found_by: &["O4", "O10"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 10,
+    },
+    Expectation {
+        mutation: Mutation::SuperblockIsNotWritten,
+        name: "superblock-is-not-written",
+        found_by: &["O3", "O10"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 20,
+    },
+    Expectation {
+        mutation: Mutation::VoteCountsTwice,
+        name: "vote-counts-twice",
+        found_by: &["O4", "O1"],
+        profile: Profile::Net,
+        replicas: 5,
+        seeds: 20,
+    },
+    Expectation {
+        mutation: Mutation::AnswerBeforeCommit,
+        name: "answer-before-commit",
+        found_by: &["O5"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 10,
+    },
+    Expectation {
+        mutation: Mutation::RestartForgetsTheDisk,
+        name: "restart-forgets-the-disk",
+        found_by: &["O1", "O3", "O5", "O10", "panic"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 20,
+    },
+    Expectation {
+        mutation: Mutation::CommitAboveHead,
+        name: "commit-above-head",
+        found_by: &["O4", "O1"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 20,
+    },
+    Expectation {
+        mutation: Mutation::NoElection,
+        name: "no-election",
+        found_by: &["liveness"],
+        profile: Profile::Lite,
+        replicas: 3,
+        seeds: 20,
+    },
+    Expectation {
+        mutation: Mutation::PollDropsAMessage,
+        name: "poll-drops-a-message",
+        found_by: &["O7"],
+        profile: Profile::Calm,
+        replicas: 3,
+        seeds: 10,
+    },
+];
+
+impl Mutation {
+    /// The mutation of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found = MUTATIONS.iter().find(|known| known.name == name)?;
+        Some(found.mutation)
+    }
+
+    /// The request a lying disk carries out in place of `request`.
+    #[must_use]
+    pub fn disk(self, request: DiskRequest) -> DiskRequest {
+        let DiskRequest { queue, token, op } = request;
+        let op = match (self, op) {
+            (
+                Self::SyncIsIgnored,
+                DiskOp::Write {
+                    path, offset, data, ..
+                },
+            ) => DiskOp::Write {
+                path,
+                offset,
+                data,
+                sync: false,
+            },
+            (Self::SuperblockIsNotWritten, DiskOp::Replace { path, .. })
+                if path.name().starts_with("superblock") =>
+            {
+                // Something harmless that is answered in the same way.
+                DiskOp::SyncDir {
+                    path: path.parent().unwrap_or(path),
+                }
+            }
+            (_, op) => op,
+        };
+        DiskRequest { queue, token, op }
+    }
+
+    /// Frames that go to `to` beside `message`.
+    #[must_use]
+    pub fn forged(self, to: u8, replicas: u8, message: &Message) -> Option<Message> {
+        match (self, message.command()) {
+            (Self::VoteCountsTwice, Command::PrepareOk) => {
+                let mut header: PrepareOkHeader = *message.header();
+                let other = (0..replicas).find(|&it| it != to && it != header.frame.replica().0)?;
+                header.frame.set_replica(ReplicaId(other));
+                Some(Message::sealed(header, &[]))
+            }
+            (Self::CommitAboveHead, Command::Commit) => {
+                let mut header: CommitHeader = *message.header();
+                header.set_commit(Op(header.commit().0 + 1));
+                Some(Message::sealed(header, &[]))
+            }
+            _ => None,
+        }
+    }
+
+    /// An answer a node gives by itself as soon as a call arrives.
+    #[must_use]
+    pub fn early_answer(self, call: &Call, head: impl FnOnce(GroupId) -> Op) -> Option<Answer> {
+        let Call::Request {
+            group,
+            client,
+            request,
+            ..
+        } = call
+        else {
+            return None;
+        };
+        if self != Self::AnswerBeforeCommit {
+            return None;
+        }
+        let mut header = ReplyHeader::new(Command::Reply);
+        header.set_client(*client);
+        header.set_request(biplane_wire::RequestNumber(*request));
+        header.set_op(head(*group).next());
+        let message = Message::from_parts(header, &[]);
+        Some(Answer::Replied { code: 0, message })
+    }
+
+    /// The answer a client gets in place of `answer`.
+    #[must_use]
+    pub fn answer(self, answer: Answer) -> Answer {
+        match (self, answer) {
+            (
+                Self::PollDropsAMessage,
+                Answer::Polled {
+                    status: 0,
+                    mut body,
+                },
+            ) => {
+                if let Some(count) = body.get_mut(12) {
+                    *count = count.wrapping_add(1);
+                }
+                Answer::Polled { status: 0, body }
+            }
+            (_, answer) => answer,
+        }
+    }
+}

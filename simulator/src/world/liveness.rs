@@ -1,0 +1,122 @@
+//! The liveness phase: a core is healed and must finish; then everyone is.
+//!
+//! In the first round a drawn core, large enough for a view change, is healed and connected.
+//! Nodes outside stay as they are, for ever: down, standing still, or cut off so that nobody
+//! hears them. The core must elect, repair, answer, and converge without them. In the second
+//! round all nodes are healed and the same is demanded of everyone, and all messages are read.
+
+use super::nodes::Node;
+use super::{Phase, Verdict, World};
+use crate::client::Client;
+use crate::network::NetworkOptions;
+use crate::oracle::{Look, Oracles, convergence, view_change_quorum};
+use crate::partitions::Cuts;
+use crate::time::Nanos;
+
+/// Requests every client has to finish in each round.
+const FRESH_REQUESTS: u64 = 3;
+
+impl World {
+    pub(crate) fn is_in_core(&self, node: u8) -> bool {
+        self.core.get(usize::from(node)).copied().unwrap_or(false)
+    }
+
+    pub(super) fn begin_liveness(&mut self) {
+        self.phase = Phase::Liveness;
+        self.draw_core();
+        let core = self.core.clone();
+        self.log(|| format!("---- the core {core:?} is healed ----"));
+        let datagram = self.options.network.datagram;
+        self.network.set_options(NetworkOptions {
+            datagram,
+            ..NetworkOptions::calm()
+        });
+        self.heal_core();
+    }
+
+    /// Half of the time everyone, otherwise any set that is large enough.
+    fn draw_core(&mut self) {
+        let count = self.nodes.len();
+        let least = view_change_quorum(count as u8);
+        let smaller = self.fault_prng.chance(500_000);
+        if !smaller || least == count {
+            return;
+        }
+        let size = self.fault_prng.between(least as u64, count as u64 - 1) as usize;
+        let mut order: Vec<usize> = (0..count).collect();
+        self.fault_prng.shuffle(&mut order);
+        for &outside in &order[size..] {
+            self.core[outside] = false;
+        }
+        self.counters.add("cores smaller than the cluster", 1);
+    }
+
+    /// Heals everything in the core, and cuts off what runs outside of it.
+    fn heal_core(&mut self) {
+        let now = self.queue.now();
+        self.phase_ends = now + self.options.liveness_max;
+        self.network.unclog();
+        self.rejoin();
+        let count = self.options.replicas;
+        let mut cuts = Cuts::none(count);
+        let core = self.core.clone();
+        for outside in (0..count).filter(|&node| !core[usize::from(node)]) {
+            // Who can send and not hear would pull the others into ever higher views.
+            let hears = self.fault_prng.chance(300_000);
+            for peer in (0..count).filter(|&peer| peer != outside) {
+                cuts.cut(outside, peer);
+                if !hears {
+                    cuts.cut(peer, outside);
+                }
+            }
+        }
+        let events = self.network.set_cuts(now, cuts);
+        self.schedule_net(events);
+        let core: Vec<u8> = (0..count).filter(|&node| self.is_in_core(node)).collect();
+        for &node in &core {
+            self.heal(node);
+        }
+        for client in &mut self.clients {
+            client.finish_after(FRESH_REQUESTS, &core);
+        }
+        for client in 0..self.clients.len() {
+            self.wake_client(client, now);
+        }
+    }
+
+    pub(super) fn check_liveness(&mut self, now: Nanos) -> Option<Verdict> {
+        let waiting = self.waiting_for();
+        match waiting {
+            None if self.core.contains(&false) => {
+                self.log(|| "---- everyone is healed ----".to_owned());
+                self.core.fill(true);
+                self.heal_core();
+                None
+            }
+            None if !self.audited() && now < self.phase_ends => None,
+            None => Some(self.final_check()),
+            Some(text) if now >= self.phase_ends => Some(Verdict::Liveness(text)),
+            Some(_) => None,
+        }
+    }
+
+    fn waiting_for(&mut self) -> Option<String> {
+        let busy = self.clients.iter().find_map(Client::waiting_for);
+        busy.or_else(|| self.with_core(|looks, oracles| convergence::waiting_for(looks, oracles)))
+    }
+
+    fn final_check(&mut self) -> Verdict {
+        match self.with_looks(convergence::check) {
+            Ok(()) => Verdict::Passed,
+            Err(violation) => Verdict::Safety(violation),
+        }
+    }
+
+    /// Hands the nodes of the core to `look`.
+    fn with_core<T>(&mut self, look: impl FnOnce(&[Look<'_>], &mut Oracles) -> T) -> T {
+        let core = &self.core;
+        let nodes = self.nodes.iter().filter(|node| core[usize::from(node.id)]);
+        let looks: Vec<Look<'_>> = nodes.map(Node::look).collect();
+        look(&looks, &mut self.oracles)
+    }
+}
