@@ -179,3 +179,6 @@ pub(crate) fn decode_if_offset(
         _ => Err(status::INVALID_COMMAND),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use biplane_journal::{
 use biplane_wire::{Op, View};
 
 use crate::context::{Context, Queues};
-use crate::io::GroupSpec;
+use crate::io::{GroupSpec, PollQuery};
 use crate::paths::{CONSUMERS, GROUPS, Paths};
 use crate::purge_record;
 use crate::recovery::{Recovered, Verdict, incarnation_mark};
@@ -35,6 +35,8 @@ pub(crate) struct Opening {
     pub(crate) queues: Queues,
     pub(crate) superblock: SuperblockFile,
     pub(crate) begin: Begin,
+    /// Polls that came early: what was recovered is served, not denied.
+    pub(crate) polls: Vec<(u64, PollQuery)>,
     script: Script,
 }
 
@@ -101,6 +103,7 @@ impl Opening {
             queues,
             superblock,
             begin,
+            polls: Vec::new(),
             script,
         })
     }

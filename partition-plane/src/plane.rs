@@ -260,6 +260,7 @@ impl PartitionPlane {
         self.wall_micros = wall_micros;
         self.repairs.begin_tick();
         self.pulls.begin_tick();
+        self.take_resets(out);
         self.tick_provider(out);
         for group in self.schedule.take(self.now) {
             let (slots, mut context) = self.parts(out);
@@ -387,7 +388,11 @@ impl PartitionPlane {
         }
     }
 
-    fn poll(&mut self, token: u64, group: GroupId, query: PollQuery, out: &mut Outputs) {
+    pub(crate) fn poll(&mut self, token: u64, group: GroupId, query: PollQuery, out: &mut Outputs) {
+        if let Some(Slot::Opening(opening)) = self.slots.get_mut(&group) {
+            opening.polls.push((token, query));
+            return;
+        }
         if self.visit(group, out, |group, context| {
             group.poll(token, query, context)
         }) {

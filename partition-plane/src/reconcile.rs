@@ -10,13 +10,14 @@ use biplane_wire::GroupId;
 
 use crate::context::{Context, Queues};
 use crate::group::Group;
-use crate::io::{GroupSpec, Output, Outputs};
+use crate::io::{GroupSpec, Output, Outputs, PollReply};
 use crate::opening::Opening;
 use crate::parking::Parked;
 use crate::paths::Paths;
 use crate::plane::{PartitionPlane, refuse_without_group};
 use crate::recovery::{Recovered, Verdict};
 use crate::script::{Progress, Script};
+use crate::status;
 
 /// A group in one of its phases.
 pub(crate) enum Slot {
@@ -152,7 +153,13 @@ impl PartitionPlane {
                 running.refuse_all(&mut context);
                 (running.queues(), running.paths().clone())
             }
-            Slot::Opening(opening) => (opening.queues, opening.paths),
+            Slot::Opening(opening) => {
+                for (token, _) in opening.polls {
+                    let reply = PollReply::refused(status::NOT_ACCEPTED);
+                    out.push(Output::PollReply { token, reply });
+                }
+                (opening.queues, opening.paths)
+            }
             Slot::Closing(mut closing) => {
                 closing.then = then;
                 self.slots.insert(group, Slot::Closing(closing));
@@ -232,6 +239,8 @@ impl PartitionPlane {
         self.unsettled.remove(&group);
         self.retired.remove(&group);
         let seed = self.seed;
+        let mut opening = opening;
+        let polls = std::mem::take(&mut opening.polls);
         let spec = opening.spec.clone();
         let (slots, mut context) = self.parts(out);
         match Group::open(*opening, seed, &mut context) {
@@ -243,10 +252,16 @@ impl PartitionPlane {
             Err(reason) => {
                 slots.insert(group, Slot::Refused { spec });
                 out.push(Output::Fenced { group, reason });
+                for (token, query) in polls {
+                    self.poll(token, group, query, out);
+                }
                 return self.refuse_parked(group, out);
             }
         }
         self.introduce_peers(group, out);
+        for (token, query) in polls {
+            self.poll(token, group, query, out);
+        }
         for parked in self.parking.take(group) {
             match parked {
                 Parked::Request { token, request, .. } => self.submit(token, group, request, out),
@@ -259,12 +274,16 @@ impl PartitionPlane {
         }
     }
 
-    /// Moves closing groups on whose disk requests are all answered, and takes groups down that
-    /// asked to start over.
-    pub(crate) fn settle_slots(&mut self, out: &mut Outputs) {
+    /// Takes groups down that asked to start over. On a tick, not in the step that found the
+    /// reason: what that step sent was true when it was sent.
+    pub(crate) fn take_resets(&mut self, out: &mut Outputs) {
         for (group, reason) in std::mem::take(&mut self.resets) {
             self.reset(group, reason, out);
         }
+    }
+
+    /// Moves closing groups on whose disk requests are all answered.
+    pub(crate) fn settle_slots(&mut self, out: &mut Outputs) {
         if self.closing.is_empty() {
             return;
         }

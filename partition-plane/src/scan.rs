@@ -114,15 +114,7 @@ pub(crate) fn scan(
                 });
             }
         };
-        let in_place = header.partition_id == expect.partition
-            && header.base_offset == segment.next
-            && header.count > 0;
-        if !in_place
-            || header
-                .base_offset
-                .checked_add(u64::from(header.count))
-                .is_none()
-        {
+        if !is_in_place(&header, expect.partition, segment.next) {
             return Err(ScanError::OutOfPlace {
                 path: path.clone(),
                 at,
@@ -134,10 +126,7 @@ pub(crate) fn scan(
                 && entry.timestamp == header.base_timestamp;
         }
         digest.update(window.held(at, header.length));
-        marks.push((header.base_offset, header.checksum));
-        if marks.len() >= 2 * MARKS_MAX {
-            marks.drain(..MARKS_MAX);
-        }
+        push_mark(&mut marks, &header);
         segment.append(&header.meta());
     }
     segment.digest = from.is_none().then(|| digest.digest());
@@ -151,6 +140,23 @@ pub(crate) fn scan(
         marks,
         index_agrees,
     })
+}
+
+fn is_in_place(header: &BatchHeader, partition: u64, expected: u64) -> bool {
+    header.partition_id == partition
+        && header.base_offset == expected
+        && header.count > 0
+        && header
+            .base_offset
+            .checked_add(u64::from(header.count))
+            .is_some()
+}
+
+fn push_mark(marks: &mut Vec<BatchMark>, header: &BatchHeader) {
+    marks.push((header.base_offset, header.checksum));
+    if marks.len() >= 2 * MARKS_MAX {
+        marks.drain(..MARKS_MAX);
+    }
 }
 
 /// The segment as it was before the batch at `entry`, by its index alone.

@@ -2,6 +2,8 @@
 
 use biplane_wire::{Op, ReplicaId, View};
 
+use crate::segments::Segments;
+
 /// Statistics of one partition as this node knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionStats {
@@ -13,6 +15,17 @@ pub struct PartitionStats {
     pub segments_count: u32,
     /// Offset of the last committed message; 0 also when there is none.
     pub current_offset: u64,
+}
+
+impl PartitionStats {
+    /// What the segments alone say.
+    pub(crate) fn of(segments: &Segments) -> Self {
+        Self {
+            messages_count: segments.messages(),
+            size_bytes: segments.bytes(),
+            ..Self::default()
+        }
+    }
 }
 
 /// The state of a group on this node.

@@ -29,6 +29,8 @@ pub struct Arguments {
     pub keep_going: bool,
     /// Folder for bundles of failed runs.
     pub bundles: Option<String>,
+    /// Make failing runs smaller, with this many more runs.
+    pub shrink: Option<u64>,
     /// Options set by hand, `key=value`.
     pub settings: Vec<String>,
 }
@@ -36,10 +38,10 @@ pub struct Arguments {
 /// How to call the program.
 pub const USAGE: &str = "\
 simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
-         [--set KEY=VALUE] [--keep-going] [--bundles DIR] [--smoke]
+         [--set KEY=VALUE] [--shrink RUNS] [--keep-going] [--bundles DIR] [--smoke]
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
-  --profile P    calm net clock crash disk transfer churn correlated lite all (default all);
+  --profile P    calm net clock crash disk transfer churn purge correlated lite all (default all);
                  several separated by commas
   --runs K       seeds per profile, counting up from the first (default 1)
   --minutes M    stop after M minutes
@@ -48,6 +50,7 @@ simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
   --keep-going   do not stop at the first failure
   --bundles DIR  write what helps to understand a failed run to DIR
   --set K=V      override one option, e.g. replicas=3; may be repeated
+  --shrink RUNS  make each failing run smaller, with at most so many more runs
   --smoke        the fixed set of every change: a few seeds of each profile
 
 Exit codes: 0 passed, 1 safety, 2 liveness, 3 panic, 4 vacuous, 5 misuse or own fault.
@@ -69,6 +72,7 @@ impl Arguments {
             log: false,
             keep_going: false,
             bundles: None,
+            shrink: None,
             settings: Vec::new(),
         };
         let mut words = words;
@@ -80,6 +84,7 @@ impl Arguments {
                 "--runs" => arguments.runs = parse_number(&value()?)?,
                 "--minutes" => arguments.minutes = Some(parse_number(&value()?)?),
                 "--bundles" => arguments.bundles = Some(value()?),
+                "--shrink" => arguments.shrink = Some(parse_number(&value()?)?),
                 "--set" => arguments.settings.push(value()?),
                 "--twice" => arguments.twice = true,
                 "--log" => arguments.log = true,

@@ -52,6 +52,7 @@ impl Counters {
             | Profile::Disk
             | Profile::Transfer
             | Profile::Churn
+            | Profile::Purge
             | Profile::All => {}
         }
         needed

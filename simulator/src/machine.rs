@@ -209,6 +209,8 @@ pub enum Effect {
 pub struct GroupFacts {
     /// Which incarnation of the id this is.
     pub incarnation: u64,
+    /// Purges that metadata has committed for it.
+    pub purges: u64,
     /// Folder of its superblock.
     pub superblock: DiskPath,
     /// Its prepare log, if it has one, and the bytes a record has beyond its frame.

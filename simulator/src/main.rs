@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use biplane_simulator::cli::{self, Arguments, EXIT_OWN_FAULT, Tally};
-use biplane_simulator::report;
+use biplane_simulator::{report, shrink};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -76,6 +76,17 @@ fn report_run(arguments: &Arguments, outcome: &biplane_simulator::Outcome) {
         return;
     }
     say(&format!("  {}", report::reproduce(outcome)));
+    if let Some(runs) = arguments.shrink {
+        let mut count = 0;
+        let smaller = shrink::shrink(outcome.clone(), runs, &mut |_| count += 1);
+        if let Some(smaller) = smaller {
+            say(&format!(
+                "  smaller after {count} steps: {}",
+                report::verdict_line(&smaller)
+            ));
+            say(&format!("  {}", report::reproduce(&smaller)));
+        }
+    }
     if let Some(folder) = &arguments.bundles {
         let options = &outcome.options;
         let name = format!("{folder}/{}-{}.txt", options.profile.name(), options.seed);

@@ -4,9 +4,12 @@
 //! each of them is. Many runs have one or two classes, some have all. A profile narrows what
 //! may be drawn and says what a run of it must have met (see [`crate::coverage`]).
 
+use std::collections::BTreeSet;
+
 use biplane_vsr::Timers;
 
 use crate::disk::DiskOptions;
+use crate::faults::FaultClass;
 use crate::mutations::Mutation;
 use crate::network::NetworkOptions;
 use crate::prng::{Prng, Streams};
@@ -29,6 +32,8 @@ pub enum Profile {
     Transfer,
     /// Topology comes and goes.
     Churn,
+    /// Topics are purged, under a bad network and crashes.
+    Purge,
     /// Crashes that the promise of memory-only groups does not cover.
     Correlated,
     /// Three replicas of bare groups, loss, reordering, crashes: quick.
@@ -39,7 +44,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile with its name.
-    pub const NAMED: [(Self, &'static str); 10] = [
+    pub const NAMED: [(Self, &'static str); 11] = [
         (Self::Calm, "calm"),
         (Self::Net, "net"),
         (Self::Clock, "clock"),
@@ -47,6 +52,7 @@ impl Profile {
         (Self::Disk, "disk"),
         (Self::Transfer, "transfer"),
         (Self::Churn, "churn"),
+        (Self::Purge, "purge"),
         (Self::Correlated, "correlated"),
         (Self::Lite, "lite"),
         (Self::All, "all"),
@@ -140,8 +146,12 @@ pub struct Options {
     pub absence_mean: Nanos,
     /// Whether crashes may exceed what memory-only groups promise.
     pub correlated: bool,
+    /// Whether topics are purged.
+    pub purge: bool,
     /// Whether streams and topics come and go.
     pub churn: bool,
+    /// Faults that are left out, by class and number.
+    pub skip: BTreeSet<(FaultClass, u64)>,
     /// A deliberate bug.
     pub mutation: Option<Mutation>,
     /// What was set by hand, in order.
@@ -199,7 +209,7 @@ impl Classes {
         };
         let crash = match profile {
             P::Crash | P::Correlated | P::Lite | P::Disk | P::Transfer => Always,
-            P::All | P::Churn => Perhaps,
+            P::All | P::Churn | P::Purge => Perhaps,
             _ => Never,
         };
         let disk = match profile {
@@ -272,7 +282,9 @@ impl Options {
             faults,
             absence_mean: if classes.absence { 10 * SECOND } else { SECOND },
             correlated: profile == Profile::Correlated,
+            purge: profile == Profile::Purge,
             churn: profile == Profile::Churn,
+            skip: BTreeSet::new(),
             mutation: None,
             overrides: Vec::new(),
         };

@@ -1,5 +1,6 @@
 //! Options set by hand on top of what the seed draws; part of the line that reproduces a run.
 
+use crate::faults::FaultClass;
 use crate::mutations::Mutation;
 use crate::options::{MachineKind, Options};
 use crate::time::{MILLISECOND, SECOND};
@@ -41,6 +42,7 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "liveness" => options.liveness_max = number()? * SECOND,
         "tiny" => options.tiny_limits = truth()?,
         "churn" => options.churn = truth()?,
+        "purge" => options.purge = truth()?,
         "correlated" => options.correlated = truth()?,
         "bare" => {
             options.machine = if truth()? {
@@ -48,6 +50,23 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
             } else {
                 MachineKind::Planes
             };
+        }
+        "slow" => options.network.slow_parts = small()?,
+        "replay" => options.network.replay_parts = small()?,
+        "resets" => options.network.reset_parts = small()?,
+        "diskslow" => options.disk.slow_parts = small()?,
+        "diskerrors" => {
+            options.disk.read_error_parts = small()?;
+            options.disk.write_error_parts = small()?;
+            options.disk.sync_error_parts = small()?;
+        }
+        "skip" => {
+            let (class, number) = value.split_once('.').ok_or("skip is class.number")?;
+            let class = FaultClass::from_name(class).ok_or(format!("no class {class}"))?;
+            let number = number
+                .parse()
+                .map_err(|_| format!("{value} has no number"))?;
+            options.skip.insert((class, number));
         }
         "mutation" => {
             let found = Mutation::from_name(value).ok_or(format!("no mutation {value}"))?;

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 
 use biplane_wire::xxh3;
 
-pub use self::faults::FaultClass;
 use self::nodes::Node;
 use crate::client::Client;
 use crate::coverage::Counters;
+use crate::faults::{FaultClass, Strike};
 use crate::machine::{Answer, Call};
 use crate::network::{NetEvent, Network};
 use crate::options::Options;
@@ -126,6 +126,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// Comparisons by oracle.
     pub comparisons: BTreeMap<&'static str, u64>,
+    /// Faults that struck, in order.
+    pub struck: Vec<Strike>,
     /// The log, when one was asked for: its last lines.
     pub log: Vec<String>,
     /// State of every node at the end, for people.
@@ -144,6 +146,8 @@ pub struct World {
     pub(crate) calls: BTreeMap<u64, calls::UnderWay>,
     pub(crate) next_token: u64,
     pub(crate) fault_prng: Prng,
+    pub(crate) fault_numbers: BTreeMap<FaultClass, u64>,
+    pub(crate) struck: Vec<Strike>,
     pub(crate) oracles: Oracles,
     pub(crate) counters: Counters,
     pub(crate) phase: Phase,
@@ -179,6 +183,8 @@ impl World {
         Self {
             queue: EventQueue::new(streams.stream("schedule")),
             fault_prng: streams.stream("faults"),
+            fault_numbers: BTreeMap::new(),
+            struck: Vec::new(),
             phase_ends: options.safety_max,
             options,
             streams,
@@ -247,6 +253,7 @@ impl World {
             steps: self.steps,
             comparisons: self.oracles.comparisons(),
             counters: self.counters,
+            struck: self.struck,
             log: self.log.unwrap_or_default(),
             nodes,
             options: self.options,

@@ -163,8 +163,12 @@ impl Log {
 
     /// The last op of the run without entries that follows `op`, at most `to`.
     pub(crate) fn last_empty(&self, op: Op, to: Op) -> Op {
-        let skip = usize::try_from(op.0.saturating_sub(self.base.0)).unwrap_or(usize::MAX);
-        let mut slots = self.slots.iter().enumerate().skip(skip.saturating_add(1));
+        let skip = usize::try_from(op.next().0.saturating_sub(self.base.0));
+        let mut slots = self
+            .slots
+            .iter()
+            .enumerate()
+            .skip(skip.unwrap_or(usize::MAX));
         match slots.find(|(_, slot)| slot.message().is_some()) {
             Some((index, _)) => Op(self.op_at(index).0 - 1).min(to).max(op),
             None => to,

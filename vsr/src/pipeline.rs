@@ -127,9 +127,15 @@ impl Pipeline {
 
     /// Takes out everything up to `op`; the tokens of what is taken out.
     pub(crate) fn drop_through(&mut self, op: Op) -> Vec<(u64, Op)> {
-        let count = self.entries.iter().take_while(|entry| entry.op <= op).count();
+        let count = self
+            .entries
+            .iter()
+            .take_while(|entry| entry.op <= op)
+            .count();
         let dropped = self.entries.drain(..count);
-        dropped.filter_map(|entry| Some((entry.token?, entry.op))).collect()
+        dropped
+            .filter_map(|entry| Some((entry.token?, entry.op)))
+            .collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &InFlight> {

@@ -424,10 +424,9 @@ impl<'a> Merger<'a> {
                 }
                 return Err(op);
             };
-            if let Some(child) = headers.last() {
-                if !names_as_parent(child, header.frame.checksum()) {
-                    return Err(op);
-                }
+            let child = headers.last();
+            if child.is_some_and(|child| !names_as_parent(child, header.frame.checksum())) {
+                return Err(op);
             }
             headers.push(*header);
         }

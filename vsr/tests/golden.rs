@@ -4,8 +4,8 @@ mod support;
 
 use biplane_vsr::{Boot, Config, LogEntry, Start};
 use biplane_wire::{
-    Checksum, ClientId, ClusterId, Command, GroupId, Header, Message, Op, Operation,
-    PrepareHeader, RequestNumber, StartViewHeader, View, prepare,
+    Checksum, ClientId, ClusterId, Command, GroupId, Header, Message, Op, Operation, PrepareHeader,
+    RequestNumber, StartViewHeader, View, prepare,
 };
 use support::solo::Solo;
 use support::{Kind, config};
@@ -38,7 +38,10 @@ fn chain() -> Vec<Message> {
 }
 
 fn vector_config(replica: u8) -> Config {
-    Config { cluster: CLUSTER, ..config(Kind::Metadata, replica, 3) }
+    Config {
+        cluster: CLUSTER,
+        ..config(Kind::Metadata, replica, 3)
+    }
 }
 
 fn normal(replica: u8) -> Solo {
@@ -81,7 +84,9 @@ fn acknowledgement() {
     let mut backup = normal(1);
     backup.feed(chain().remove(0));
     let sent = backup.sent(Command::PrepareOk);
-    let [(0, message)] = &sent[..] else { unreachable!("one acknowledgement: {sent:?}") };
+    let [(0, message)] = &sent[..] else {
+        unreachable!("one acknowledgement: {sent:?}")
+    };
     assert_eq!(seal(message), 0x5ebb_23da_e819_611e);
     assert_eq!(message.size(), 256);
 }
@@ -90,8 +95,16 @@ fn acknowledgement() {
 #[test]
 fn heartbeat() {
     let mut primary = normal(0);
-    assert!(matches!(primary.admit(9), biplane_vsr::Admission::Prepared { .. }));
-    let prepare = primary.replica.log().get(Op(1)).cloned().expect("it is held");
+    assert!(matches!(
+        primary.admit(9),
+        biplane_vsr::Admission::Prepared { .. }
+    ));
+    let prepare = primary
+        .replica
+        .log()
+        .get(Op(1))
+        .cloned()
+        .expect("it is held");
     let mut ok = biplane_wire::PrepareOkHeader::acknowledging(prepare.header());
     ok.frame.set_cluster(CLUSTER);
     ok.frame.set_view(View(3));
@@ -111,10 +124,23 @@ fn start_view_change_and_probe() {
     backup.tick(40);
     let sent = backup.sent(Command::StartViewChange);
     assert_eq!(seal(&sent[0].1), 0x9f69_700d_c3c2_9f21);
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
-    let boot = Boot { view: View(4), log_view: View(4), ..Boot::empty(start) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
+    let boot = Boot {
+        view: View(4),
+        log_view: View(4),
+        ..Boot::empty(start)
+    };
     let incarnation = 0xfeed_face_cafe_beef_0123_4567_89ab_cdef;
-    let mut recovering = Solo::open(Config { incarnation, ..vector_config(2) }, boot);
+    let mut recovering = Solo::open(
+        Config {
+            incarnation,
+            ..vector_config(2)
+        },
+        boot,
+    );
     recovering.tick(10);
     let sent = recovering.sent(Command::RequestStartView);
     assert_eq!(seal(&sent[0].1), 0xb6ef_f1fe_ee3f_1d83);
@@ -127,7 +153,10 @@ fn start_view_change_and_probe() {
 #[test]
 fn vote() {
     let chain = chain();
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
     let boot = Boot {
         view: View(3),
         log_view: View(3),
@@ -152,7 +181,10 @@ fn vote() {
     assert_eq!(sent.len(), 2, "to everybody, not only to the elect");
     let vote = &sent[0].1;
     assert_eq!(vote.size(), 1024);
-    assert_eq!(vote.generic().frame.checksum_body().0, 0x0f53_d178_647b_f124);
+    assert_eq!(
+        vote.generic().frame.checksum_body().0,
+        0x0f53_d178_647b_f124
+    );
     assert_eq!(seal(vote), 0xeee4_82ea_0967_5e3e);
 }
 
@@ -160,7 +192,10 @@ fn vote() {
 #[test]
 fn announcement() {
     let chain = chain();
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
     let boot = Boot {
         view: View(3),
         log_view: View(3),
@@ -186,9 +221,15 @@ fn announcement() {
     elect.feed(suffix.do_view_change(vote));
     let sent = elect.sent(Command::StartView);
     let announcement = &sent[0].1;
-    assert_eq!(announcement.generic().frame.checksum_body().0, 0x6021_1551_8144_0977);
+    assert_eq!(
+        announcement.generic().frame.checksum_body().0,
+        0x6021_1551_8144_0977
+    );
     assert_eq!(seal(announcement), 0xcd6d_8c30_b95d_1f0d);
     let expected = "0d1f5db9308c6dcd000000000000000077094481511521600000000000000000";
     assert_eq!(row(announcement, 0), expected);
-    assert_eq!(StartViewHeader::over(announcement.header_bytes()).incarnation(), 0);
+    assert_eq!(
+        StartViewHeader::over(announcement.header_bytes()).incarnation(),
+        0
+    );
 }

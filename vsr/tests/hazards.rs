@@ -21,12 +21,20 @@ fn voted(solo: &mut Solo) -> biplane_wire::Message {
 fn h01_header_without_body_counts_as_denial() {
     let log = frames::chain(0, 1, 4, Checksum::ZERO, 1);
     let mut elect = Solo::restarted(2, 1, 1, &log[..3]);
-    elect.feed(frames::start_view(1, (4, 3), 0, &[Some(&log[3]), Some(&log[2])]));
+    elect.feed(frames::start_view(
+        1,
+        (4, 3),
+        0,
+        &[Some(&log[3]), Some(&log[2])],
+    ));
     elect.feed(frames::start_view_change(0, 2));
     let entries = [(Some(&log[3]), false, false), (Some(&log[2]), false, true)];
     elect.feed(frames::do_view_change(0, 2, 1, (4, 3), &entries));
     let status = elect.replica.status();
-    assert_eq!((status.status, status.view, status.op_head), (Status::Normal, View(2), Op(3)));
+    assert_eq!(
+        (status.status, status.view, status.op_head),
+        (Status::Normal, View(2), Op(3))
+    );
 }
 
 /// H2: what a replica kept from an older view is not applied because a newer commit point
@@ -41,12 +49,18 @@ fn h02_stale_entry_below_the_announced_commit_is_not_applied() {
     backup.feed(frames::start_view(4, (9, 8), 0, &entries));
     assert_eq!(backup.replica.commit_min(), Op(0), "nothing is certain yet");
     let need = backup.replica.repair_need().expect("it asks");
-    assert_eq!((need.kind, need.from, need.to), (NeedKind::Gap, Op(1), Op(9)));
+    assert_eq!(
+        (need.kind, need.from, need.to),
+        (NeedKind::Gap, Op(1), Op(9))
+    );
     for message in old[..3].iter().chain(&new) {
         backup.ingest(message);
     }
     // The stale entry was in the way of op 4 until the chain told which one is right.
-    assert_eq!(backup.replica.repair_need().map(|need| need.from), Some(Op(4)));
+    assert_eq!(
+        backup.replica.repair_need().map(|need| need.from),
+        Some(Op(4))
+    );
     backup.ingest(&new[0]);
     assert_eq!(backup.replica.commit_min(), Op(8));
     assert_eq!(backup.replica.log().get(Op(4)), Some(&new[0]));
@@ -75,7 +89,10 @@ fn h03_announced_commit_is_not_above_the_announced_head() {
 fn h04_former_primary_accepts_heartbeats_of_its_successor() {
     let mut former = Solo::normal(0, 0);
     former.tick(500);
-    assert!(former.sent(Command::Commit).len() > 100, "its own counter is far ahead");
+    assert!(
+        former.sent(Command::Commit).len() > 100,
+        "its own counter is far ahead"
+    );
     former.feed(frames::start_view(1, (0, 0), 0, &[]));
     for counter in 1..50 {
         former.tick(5);
@@ -91,10 +108,18 @@ fn h04_former_primary_accepts_heartbeats_of_its_successor() {
 fn h05_prepare_named_by_the_adopted_log_is_taken_below_the_head() {
     let log = frames::chain(1, 1, 8, Checksum::ZERO, 1);
     let mut backup = Solo::restarted(2, 0, 0, &log[..7]);
-    backup.feed(frames::start_view(1, (8, 7), 0, &[Some(&log[7]), Some(&log[6])]));
+    backup.feed(frames::start_view(
+        1,
+        (8, 7),
+        0,
+        &[Some(&log[7]), Some(&log[6])],
+    ));
     assert_eq!(backup.replica.op_head(), Op(8));
     let need = backup.replica.repair_need().expect("repair covers it too");
-    assert_eq!((need.kind, need.from, need.to), (NeedKind::Suffix, Op(8), Op(8)));
+    assert_eq!(
+        (need.kind, need.from, need.to),
+        (NeedKind::Suffix, Op(8), Op(8))
+    );
     backup.feed(log[7].clone());
     assert_eq!(backup.acknowledged(), [8]);
     assert_eq!(backup.replica.repair_need(), None);
@@ -120,12 +145,21 @@ fn h06_elect_fetches_bodies_before_it_leads() {
     let log = frames::chain(0, 1, 5, Checksum::ZERO, 1);
     let mut elect = Solo::restarted(1, 0, 0, &log[..3]);
     elect.tick(30);
-    let entries =
-        [(Some(&log[4]), false, true), (Some(&log[3]), false, true), (Some(&log[2]), false, true)];
+    let entries = [
+        (Some(&log[4]), false, true),
+        (Some(&log[3]), false, true),
+        (Some(&log[2]), false, true),
+    ];
     elect.feed(frames::do_view_change(2, 1, 0, (5, 3), &entries));
     assert_eq!(elect.replica.status().status, Status::ViewChange);
-    let need = elect.replica.repair_need().expect("it asks the voter that has them");
-    assert_eq!((need.kind, need.from, need.to), (NeedKind::Elect, Op(4), Op(5)));
+    let need = elect
+        .replica
+        .repair_need()
+        .expect("it asks the voter that has them");
+    assert_eq!(
+        (need.kind, need.from, need.to),
+        (NeedKind::Elect, Op(4), Op(5))
+    );
     assert_eq!(need.sources, [biplane_wire::ReplicaId(2)]);
     assert_eq!(elect.ingest(&log[3]), Ingest::Journaled);
     assert_eq!(elect.replica.status().status, Status::ViewChange);
@@ -141,15 +175,27 @@ fn h07_gap_is_reported_even_if_a_prepare_raised_the_commit_point() {
     let mut backup = Solo::normal(1, 0);
     backup.feed(log[0].clone());
     let parent = frames::identity(&log[1]);
-    let parts =
-        frames::PrepareParts { view: 0, replica: 0, op: 3, commit: 2, parent, variant: 1 };
+    let parts = frames::PrepareParts {
+        view: 0,
+        replica: 0,
+        op: 3,
+        commit: 2,
+        parent,
+        variant: 1,
+    };
     backup.feed(frames::prepare(parts));
     assert_eq!(backup.replica.ignored().last(), Some(Ignored::Gap));
     assert_eq!(backup.replica.commit_max(), Op(2));
     backup.feed(frames::commit(0, 0, 2, 1));
     for _ in 0..3 {
-        let need = backup.replica.repair_need().expect("as long as it is there");
-        assert_eq!((need.kind, need.from, need.to), (NeedKind::Gap, Op(2), Op(2)));
+        let need = backup
+            .replica
+            .repair_need()
+            .expect("as long as it is there");
+        assert_eq!(
+            (need.kind, need.from, need.to),
+            (NeedKind::Gap, Op(2), Op(2))
+        );
     }
 }
 
@@ -212,7 +258,10 @@ fn h10_backup_in_view_change_probes() {
     backup.tick(40);
     assert_eq!(backup.replica.status().status, Status::ViewChange);
     backup.tick(9);
-    assert!(backup.sent(Command::RequestStartView).is_empty(), "the first one after a while");
+    assert!(
+        backup.sent(Command::RequestStartView).is_empty(),
+        "the first one after a while"
+    );
     backup.tick(1);
     assert_eq!(backup.sent(Command::RequestStartView).len(), 2);
     backup.tick(10);
@@ -240,7 +289,11 @@ fn h11_new_primary_builds_its_pipeline_while_the_superblock_fails() {
     assert_eq!(cluster.status(1).prepares_in_flight, 1);
     assert!(cluster.status(1).log_view_durable < View(1));
     cluster.run(20);
-    assert_eq!(cluster.status(2).status, Status::ViewChange, "nothing was announced");
+    assert_eq!(
+        cluster.status(2).status,
+        Status::ViewChange,
+        "nothing was announced"
+    );
     cluster.nodes[1].superblock_fails = false;
     cluster.assert_converges();
     assert_eq!(cluster.status(1).commit_min, Op(3));
@@ -252,7 +305,10 @@ fn h12_sources_of_an_elect_are_ranked() {
     let log = frames::chain(0, 1, 5, Checksum::ZERO, 1);
     let mut config = support::config(Kind::Metadata, 1, 5);
     config.replica_count = 5;
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
     let boot = biplane_vsr::Boot::empty(start);
     let mut elect = Solo::open(config, boot);
     elect.tick(30);
@@ -269,7 +325,11 @@ fn h12_sources_of_an_elect_are_ranked() {
     }
     let need = elect.replica.repair_need().expect("the head is missing");
     let sources: Vec<u8> = need.sources.iter().map(|source| source.0).collect();
-    assert_eq!((need.from, sources), (Op(5), vec![3, 4]), "who has it, and nobody else");
+    assert_eq!(
+        (need.from, sources),
+        (Op(5), vec![3, 4]),
+        "who has it, and nobody else"
+    );
 }
 
 /// H13: entries above an installed floor stay only if they chain to it.
@@ -281,8 +341,13 @@ fn h13_leftover_above_an_installed_floor_is_cut() {
     backup.feed(frames::start_view(1, (9, 9), 0, &[Some(&new[3])]));
     let floor = Some(frames::identity(&new[0]));
     let mut out = Vec::new();
-    backup.replica.install_floor(Op(6), floor, Op(9), &mut backup.plane, &mut out);
-    assert!(out.iter().any(|output| matches!(output, Output::Truncate { from: Op(7) })));
+    backup
+        .replica
+        .install_floor(Op(6), floor, Op(9), &mut backup.plane, &mut out);
+    assert!(
+        out.iter()
+            .any(|output| matches!(output, Output::Truncate { from: Op(7) }))
+    );
     assert_eq!(backup.replica.commit_min(), Op(6));
     assert!(!backup.has(7));
     backup.replica.check_invariants();
@@ -294,13 +359,27 @@ fn h14_superseded_repair_frame_is_refused() {
     let old = frames::chain(0, 1, 6, Checksum::ZERO, 1);
     let new = frames::chain(1, 5, 6, frames::identity(&old[3]), 2);
     let mut backup = Solo::restarted(2, 0, 0, &old[..4]);
-    backup.feed(frames::start_view(1, (6, 4), 0, &[Some(&new[1]), Some(&new[0]), Some(&old[3])]));
-    assert_eq!(backup.ingest(&old[4]), Ingest::Ignored(IngestRefusal::NotNamed));
+    backup.feed(frames::start_view(
+        1,
+        (6, 4),
+        0,
+        &[Some(&new[1]), Some(&new[0]), Some(&old[3])],
+    ));
+    assert_eq!(
+        backup.ingest(&old[4]),
+        Ingest::Ignored(IngestRefusal::NotNamed)
+    );
     assert_eq!(backup.ingest(&new[0]), Ingest::Journaled);
     assert_eq!(backup.ingest(&new[0]), Ingest::Duplicate);
     let far = frames::chain(1, 7, 7, frames::identity(&new[1]), 2);
-    assert_eq!(backup.ingest(&far[0]), Ingest::Ignored(IngestRefusal::OutOfScope));
-    assert_eq!(backup.ingest(&old[0]), Ingest::Ignored(IngestRefusal::Applied));
+    assert_eq!(
+        backup.ingest(&far[0]),
+        Ingest::Ignored(IngestRefusal::OutOfScope)
+    );
+    assert_eq!(
+        backup.ingest(&old[0]),
+        Ingest::Ignored(IngestRefusal::Applied)
+    );
 }
 
 /// H14: a committed op is believed to be what a peer says only with proof.
@@ -311,7 +390,10 @@ fn h14_superseded_repair_frame_below_the_window_is_not_applied() {
     let mut backup = Solo::restarted(2, 0, 0, &old[..4]);
     backup.feed(frames::start_view(4, (9, 9), 0, &[Some(&new[4])]));
     backup.ingest(&old[4]);
-    assert!(backup.replica.commit_min() < Op(5), "it stands on op 4, but that proves nothing");
+    assert!(
+        backup.replica.commit_min() < Op(5),
+        "it stands on op 4, but that proves nothing"
+    );
     for message in old[..4].iter().chain(&new) {
         backup.ingest(message);
     }
@@ -332,9 +414,15 @@ fn h15_log_view_moves_only_when_the_view_starts() {
         (Some(&log[0]), false, true),
     ];
     elect.feed(frames::do_view_change(2, 1, 0, (3, 1), &entries));
-    assert!(elect.replica.repair_need().is_some(), "it has decided and lacks bodies");
+    assert!(
+        elect.replica.repair_need().is_some(),
+        "it has decided and lacks bodies"
+    );
     let status = elect.replica.status();
-    assert_eq!((status.view, status.log_view, status.op_head), (View(1), View(0), Op(1)));
+    assert_eq!(
+        (status.view, status.log_view, status.op_head),
+        (View(1), View(0), Op(1))
+    );
     elect.out.clear();
     // It fails, and its next vote is that of its own log.
     elect.tick(50);
@@ -353,9 +441,15 @@ fn h15_adopted_log_view_is_recorded_when_the_bodies_are_here() {
     let names = [Some(&log[3]), Some(&log[2]), Some(&log[1])];
     backup.feed(frames::start_view(1, (4, 2), 0, &names));
     let status = backup.replica.status();
-    assert_eq!((status.log_view, status.log_view_durable), (View(1), View(0)));
+    assert_eq!(
+        (status.log_view, status.log_view_durable),
+        (View(1), View(0))
+    );
     backup.feed(log[2].clone());
-    assert!(backup.acknowledged().is_empty(), "no promise before the record");
+    assert!(
+        backup.acknowledged().is_empty(),
+        "no promise before the record"
+    );
     backup.feed(log[3].clone());
     assert_eq!(backup.replica.status().log_view_durable, View(1));
     assert_eq!(backup.acknowledged(), [3, 4]);
@@ -367,7 +461,12 @@ fn h15_adopted_log_view_is_recorded_when_the_bodies_are_here() {
 fn h16_acknowledgements_name_what_is_held() {
     let log = frames::chain(1, 1, 4, Checksum::ZERO, 1);
     let mut backup = Solo::restarted(2, 0, 0, &log[..3]);
-    backup.feed(frames::start_view(1, (3, 1), 0, &[Some(&log[2]), Some(&log[1]), Some(&log[0])]));
+    backup.feed(frames::start_view(
+        1,
+        (3, 1),
+        0,
+        &[Some(&log[2]), Some(&log[1]), Some(&log[0])],
+    ));
     let sent = backup.sent(Command::PrepareOk);
     let acknowledged: Vec<_> = sent
         .iter()
@@ -378,7 +477,10 @@ fn h16_acknowledgements_name_what_is_held() {
         .collect();
     assert_eq!(
         acknowledged,
-        [(2, frames::identity(&log[1])), (3, frames::identity(&log[2]))],
+        [
+            (2, frames::identity(&log[1])),
+            (3, frames::identity(&log[2]))
+        ],
     );
 }
 
@@ -401,7 +503,11 @@ fn h17_vote_describes_the_log_as_it_is() {
     let suffix = biplane_wire::Suffix::of_do_view_change(&vote).expect("decodes");
     for (op, expected) in [(4, &new[1]), (3, &new[0]), (2, &old[1])] {
         let entry = suffix.at(Op(op)).expect("in the window");
-        assert_eq!(entry.header, Some(expected.header::<PrepareHeader>()), "op {op}");
+        assert_eq!(
+            entry.header,
+            Some(expected.header::<PrepareHeader>()),
+            "op {op}"
+        );
         assert!(entry.present && !entry.nack);
     }
 }

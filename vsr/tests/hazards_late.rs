@@ -19,7 +19,10 @@ fn vote(solo: &mut Solo) -> Typed<DoViewChangeHeader> {
 fn h18_first_vote_of_a_replica_counts() {
     let log = frames::chain(0, 1, 4, Checksum::ZERO, 1);
     let mut elect = Solo::restarted(1, 0, 0, &log[..3]);
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
     let mut config = support::config(Kind::Metadata, 1, 5);
     config.replica_count = 5;
     let boot = biplane_vsr::Boot {
@@ -35,7 +38,10 @@ fn h18_first_vote_of_a_replica_counts() {
     of_five.feed(frames::do_view_change(2, 1, 0, (4, 3), &[]));
     assert_eq!(of_five.replica.ignored().last(), Some(Ignored::Counted));
     of_five.feed(frames::do_view_change(3, 1, 0, (4, 3), &[]));
-    let need = of_five.replica.repair_need().expect("the first vote offers op 4");
+    let need = of_five
+        .replica
+        .repair_need()
+        .expect("the first vote offers op 4");
     assert_eq!(need.sources, [biplane_wire::ReplicaId(2)]);
 }
 
@@ -63,7 +69,12 @@ fn h20_idle_group_elects_after_transfers() {
     cluster.assert_converges();
     for node in 0..3_u8 {
         let target = &mut cluster.nodes[usize::from(node)];
-        target.replica.as_mut().expect("it is up").log_mut().evict_through(Op(9));
+        target
+            .replica
+            .as_mut()
+            .expect("it is up")
+            .log_mut()
+            .evict_through(Op(9));
     }
     for node in 1..3 {
         cluster.crash(node);
@@ -71,7 +82,13 @@ fn h20_idle_group_elects_after_transfers() {
         target.journal.clear();
         target.applied.clear();
         let await_transfer = true;
-        cluster.restart_as(node, Start::Used { await_transfer, view_floor: View(0) });
+        cluster.restart_as(
+            node,
+            Start::Used {
+                await_transfer,
+                view_floor: View(0),
+            },
+        );
     }
     cluster.assert_converges();
     assert!(!cluster.replica(1).log().contains(Op(5)));
@@ -150,7 +167,11 @@ fn h24_absence_after_a_restart_is_a_denial() {
     replica.feed(frames::start_view_change(0, 1));
     let vote = vote(&mut replica);
     let suffix = Suffix::of_do_view_change(&vote).expect("decodes");
-    assert!(suffix.at(Op(4)).is_some_and(|entry| entry.nack && entry.header.is_none()));
+    assert!(
+        suffix
+            .at(Op(4))
+            .is_some_and(|entry| entry.nack && entry.header.is_none())
+    );
 }
 
 /// A journal entry that cannot be read may have been acknowledged: no denial, no cut.
@@ -163,17 +184,30 @@ fn damaged_entry_is_neither_denied_nor_offered() {
         LogEntry::Damaged(Op(3)),
         LogEntry::Damaged(Op(4)),
     ];
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
-    let boot = biplane_vsr::Boot { log: entries, ..biplane_vsr::Boot::empty(start) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
+    let boot = biplane_vsr::Boot {
+        log: entries,
+        ..biplane_vsr::Boot::empty(start)
+    };
     let mut replica = Solo::open(support::config(Kind::Metadata, 2, 3), boot);
-    assert_eq!(replica.replica.op_head(), Op(4), "the log does not end below it");
+    assert_eq!(
+        replica.replica.op_head(),
+        Op(4),
+        "the log does not end below it"
+    );
     replica.tick(30);
     replica.feed(frames::start_view_change(0, 1));
     let vote = vote(&mut replica);
     let suffix = Suffix::of_do_view_change(&vote).expect("decodes");
     for op in [3, 4] {
         let entry = suffix.at(Op(op)).expect("in the window");
-        assert!(entry.header.is_none() && !entry.nack && !entry.present, "op {op}");
+        assert!(
+            entry.header.is_none() && !entry.nack && !entry.present,
+            "op {op}"
+        );
     }
     // Adopted and repaired, it is as good as new.
     let names = [Some(&log[3]), Some(&log[2]), Some(&log[1])];
@@ -195,7 +229,10 @@ fn h25_entry_on_its_way_to_the_disk_is_not_present() {
     backup.feed(log[1].clone());
     backup.feed(frames::start_view_change(0, 1));
     // Only the superblock write is confirmed.
-    backup.step(Input::ViewPersisted { view: View(1), log_view: View(0) });
+    backup.step(Input::ViewPersisted {
+        view: View(1),
+        log_view: View(0),
+    });
     let vote = vote(&mut backup);
     let suffix = Suffix::of_do_view_change(&vote).expect("decodes");
     let entry = suffix.at(Op(2)).expect("in the window");
@@ -211,7 +248,11 @@ fn h26_own_entries_that_do_not_fit_are_cut() {
     let mut elect = Solo::restarted(1, 3, 0, &own);
     elect.tick(30);
     assert_eq!(elect.replica.view(), View(4));
-    let entries: Vec<_> = canonical.iter().rev().map(|m| (Some(m), false, true)).collect();
+    let entries: Vec<_> = canonical
+        .iter()
+        .rev()
+        .map(|m| (Some(m), false, true))
+        .collect();
     let entries = [&entries[..], &[(Some(&own[1]), false, true)]].concat();
     elect.feed(frames::do_view_change(2, 4, 2, (6, 2), &entries));
     assert_eq!(elect.plane.truncated, [Op(3)]);
@@ -227,7 +268,8 @@ fn h26_own_entries_that_do_not_fit_are_cut() {
 fn h27_delayed_announcement_does_not_rewind() {
     let log = frames::chain(1, 1, 6, Checksum::ZERO, 1);
     let mut backup = Solo::restarted(2, 0, 0, &log[..4]);
-    let announcement = frames::start_view(1, (4, 2), 0, &[Some(&log[3]), Some(&log[2]), Some(&log[1])]);
+    let announcement =
+        frames::start_view(1, (4, 2), 0, &[Some(&log[3]), Some(&log[2]), Some(&log[1])]);
     backup.feed(announcement.clone());
     backup.feed(log[4].clone());
     backup.feed(log[5].clone());
@@ -257,11 +299,19 @@ fn h28_adoption_cuts_by_op_and_keeps_the_rest() {
 fn h29_missing_bodies_are_reported_without_traffic() {
     let log = frames::chain(1, 1, 3, Checksum::ZERO, 1);
     let mut backup = Solo::restarted(2, 0, 0, &log[..2]);
-    backup.feed(frames::start_view(1, (3, 2), 0, &[Some(&log[2]), Some(&log[1])]));
+    backup.feed(frames::start_view(
+        1,
+        (3, 2),
+        0,
+        &[Some(&log[2]), Some(&log[1])],
+    ));
     for _ in 0..100 {
         backup.tick(1);
         backup.feed(frames::commit(1, 1, 2, backup.wall_micros));
-        assert_eq!(backup.replica.repair_need().map(|need| need.from), Some(Op(3)));
+        assert_eq!(
+            backup.replica.repair_need().map(|need| need.from),
+            Some(Op(3))
+        );
     }
 }
 
@@ -283,7 +333,10 @@ fn h31_ceded_primary_does_not_answer_probes() {
     primary.feed(frames::request_start_view(2, 0, 5));
     primary.tick(5);
     assert!(primary.sent(Command::StartView).is_empty());
-    assert!(matches!(primary.admit(9), biplane_vsr::Admission::Refused { .. }));
+    assert!(matches!(
+        primary.admit(9),
+        biplane_vsr::Admission::Refused { .. }
+    ));
 }
 
 /// H32: no frame of a peer can stop a replica by its numbers.
@@ -312,7 +365,10 @@ fn h32_absurd_numbers_are_dropped() {
             variant: 0,
         };
         target.feed(frames::prepare(parts));
-        target.feed(frames::in_group(&frames::commit(0, 0, 1, 1), biplane_wire::GroupId(0)));
+        target.feed(frames::in_group(
+            &frames::commit(0, 0, 1, 1),
+            biplane_wire::GroupId(0),
+        ));
         target.tick(300);
         target.replica.check_invariants();
     }
@@ -345,7 +401,10 @@ fn h34_primary_behind_its_commit_point_is_not_caught_up() {
     let entries = [(Some(&log[2]), false, true), (Some(&log[1]), false, true)];
     elect.feed(frames::do_view_change(2, 1, 0, (3, 2), &entries));
     assert!(elect.replica.is_primary());
-    assert!(!elect.replica.is_caught_up_primary(), "op 3 is recovered and not committed");
+    assert!(
+        !elect.replica.is_caught_up_primary(),
+        "op 3 is recovered and not committed"
+    );
     elect.feed(frames::prepare_ok(2, 1, &log[2]));
     assert!(elect.replica.is_caught_up_primary());
 }
@@ -354,20 +413,48 @@ fn h34_primary_behind_its_commit_point_is_not_caught_up() {
 #[test]
 fn boot_refuses_what_contradicts_itself() {
     let log = frames::chain(0, 1, 3, Checksum::ZERO, 1);
-    let start = Start::Used { await_transfer: false, view_floor: View(0) };
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
     let config = || support::config(Kind::Metadata, 0, 3);
     let open = |boot| Replica::open(config(), boot).map(|_| ());
     let base = || biplane_vsr::Boot::empty(start);
-    let bad = biplane_vsr::Boot { view: View(1), log_view: View(2), ..base() };
-    assert!(matches!(open(bad), Err(biplane_vsr::OpenError::LogViewAboveView { .. })));
+    let bad = biplane_vsr::Boot {
+        view: View(1),
+        log_view: View(2),
+        ..base()
+    };
+    assert!(matches!(
+        open(bad),
+        Err(biplane_vsr::OpenError::LogViewAboveView { .. })
+    ));
     let order = vec![LogEntry::Intact(log[1].clone()), LogEntry::Damaged(Op(1))];
-    let bad = biplane_vsr::Boot { log: order, ..base() };
-    assert_eq!(open(bad), Err(biplane_vsr::OpenError::LogOrder { op: Op(1) }));
+    let bad = biplane_vsr::Boot {
+        log: order,
+        ..base()
+    };
+    assert_eq!(
+        open(bad),
+        Err(biplane_vsr::OpenError::LogOrder { op: Op(1) })
+    );
     let single = biplane_vsr::Boot::empty(Start::Single);
-    assert_eq!(open(single), Err(biplane_vsr::OpenError::NotSingle { count: 3 }));
+    assert_eq!(
+        open(single),
+        Err(biplane_vsr::OpenError::NotSingle { count: 3 })
+    );
     let alone = support::config(Kind::Metadata, 0, 1);
-    let holey = vec![LogEntry::Intact(log[0].clone()), LogEntry::Intact(log[2].clone())];
-    let bad = biplane_vsr::Boot { log: holey, ..biplane_vsr::Boot::empty(Start::Single) };
+    let holey = vec![
+        LogEntry::Intact(log[0].clone()),
+        LogEntry::Intact(log[2].clone()),
+    ];
+    let bad = biplane_vsr::Boot {
+        log: holey,
+        ..biplane_vsr::Boot::empty(Start::Single)
+    };
     let refused = Replica::open(alone, bad).map(|_| ());
-    assert_eq!(refused, Err(biplane_vsr::OpenError::SingleDamaged { op: Op(2) }));
+    assert_eq!(
+        refused,
+        Err(biplane_vsr::OpenError::SingleDamaged { op: Op(2) })
+    );
 }

@@ -156,6 +156,10 @@ fn table_of_the_specification() {
         "head 3 commit 3 [a3]",
     );
     check("empty suffix", 3, &["1/4/3 []", blank], "await 4");
+}
+
+#[test]
+fn table_of_the_specification_where_votes_disagree() {
     let (one, other) = ("2/4/3 [a4P a3P]", "2/4/3 [b4P a3P]");
     check("conflict", 3, &[one, other], "await 4");
     check("conflict, all votes", 3, &[one, other, one], "deadlock 4");
@@ -171,6 +175,11 @@ fn table_of_the_specification() {
         &["1/6/4 [a6P a5P a4P]", "2/7/5 [a7P a6P a5P]"],
         "head 7 commit 5 [a7 a6 a5] extras [a4]",
     );
+}
+
+#[test]
+fn table_of_the_specification_at_the_commit_point() {
+    let (blank, lost) = ("1/4/3 [_4n a3P]", "1/3/3 [_3n]");
     let compacted = "1/5/5 [_5]";
     check(
         "blank commit point",
@@ -191,7 +200,6 @@ fn table_of_the_specification() {
         &[knowing, knowing],
         "head 5 commit 4 [b5 a4]",
     );
-    let lost = "1/3/3 [_3n]";
     check("all deny the commit point", 3, &[lost, lost], "deadlock 3");
     check(
         "two nodes, one nack",

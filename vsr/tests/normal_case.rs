@@ -17,7 +17,10 @@ fn last_ignored(solo: &Solo) -> Option<Ignored> {
 }
 
 fn backup() -> (Solo, Vec<Message>) {
-    (Solo::normal(1, 3), frames::chain(3, 1, 6, Checksum::ZERO, 1))
+    (
+        Solo::normal(1, 3),
+        frames::chain(3, 1, 6, Checksum::ZERO, 1),
+    )
 }
 
 #[test]
@@ -36,7 +39,9 @@ fn row_1_corrupt_prepare_is_dropped() {
 #[test]
 fn row_2_transferring_replica_takes_nothing() {
     let (mut backup, log) = backup();
-    backup.replica.set_transfer_stage(TransferStage::AwaitingTarget);
+    backup
+        .replica
+        .set_transfer_stage(TransferStage::AwaitingTarget);
     backup.feed(log[0].clone());
     assert_eq!(last_ignored(&backup), Some(Ignored::Transferring));
     backup.replica.set_transfer_stage(TransferStage::Idle);
@@ -85,7 +90,11 @@ fn row_7_applied_op_is_acknowledged_again_while_it_is_here() {
     assert_eq!(backup.acknowledged(), [1]);
     backup.feed(log[0].clone());
     assert_eq!(last_ignored(&backup), Some(Ignored::Applied));
-    assert_eq!(backup.acknowledged(), [1], "a primary with a lower commit point may need it");
+    assert_eq!(
+        backup.acknowledged(),
+        [1],
+        "a primary with a lower commit point may need it"
+    );
     let other = frames::chain(3, 1, 1, Checksum::ZERO, 2);
     backup.feed(other[0].clone());
     assert!(backup.acknowledged().is_empty());
@@ -104,9 +113,9 @@ fn row_8_held_prepare_is_acknowledged_and_passed_on_again() {
     backup.feed(log[0].clone());
     backup.out.clear();
     backup.feed(log[0].clone());
-    let forwarded = backup.out.iter().any(|output| {
-        matches!(output, Output::Send { to: ReplicaId(2), message } if *message == log[0])
-    });
+    let forwarded = backup.out.iter().any(
+        |output| matches!(output, Output::Send { to: ReplicaId(2), message } if *message == log[0]),
+    );
     assert!(forwarded);
     assert_eq!(backup.acknowledged(), [1]);
     let other = frames::chain(3, 1, 1, Checksum::ZERO, 2);
@@ -147,7 +156,10 @@ fn row_9_fork_in_the_same_view_stops_the_metadata_replica() {
     backup.feed(log[0].clone());
     let forked = frames::chain(3, 2, 2, Checksum(99), 1);
     backup.feed(forked[0].clone());
-    assert_eq!(backup.replica.halted(), Some(HaltReason::ForkedLog { op: Op(2) }));
+    assert_eq!(
+        backup.replica.halted(),
+        Some(HaltReason::ForkedLog { op: Op(2) })
+    );
     backup.feed(log[1].clone());
     assert_eq!(last_ignored(&backup), Some(Ignored::Halted));
 }
@@ -169,7 +181,12 @@ fn row_9_fork_is_only_dropped_where_it_does_not_halt() {
 fn row_9b_parent_of_another_view_must_match_too() {
     let log = frames::chain(0, 1, 2, Checksum::ZERO, 1);
     let mut backup = Solo::restarted(2, 0, 0, &log);
-    backup.feed(frames::start_view(1, (2, 0), 0, &[Some(&log[1]), Some(&log[0])]));
+    backup.feed(frames::start_view(
+        1,
+        (2, 0),
+        0,
+        &[Some(&log[1]), Some(&log[0])],
+    ));
     let stray = frames::chain(1, 3, 3, Checksum(99), 1);
     backup.feed(stray[0].clone());
     assert_eq!(last_ignored(&backup), Some(Ignored::Unchained));
@@ -187,7 +204,10 @@ fn rows_10b_to_12_order_timestamp_and_plane() {
     let mut header = *log[1].header::<PrepareHeader>();
     header.set_timestamp(log[0].header::<PrepareHeader>().timestamp());
     header.set_parent(parent);
-    backup.feed(biplane_wire::prepare::build_with_body(header, log[1].body()));
+    backup.feed(biplane_wire::prepare::build_with_body(
+        header,
+        log[1].body(),
+    ));
     assert_eq!(last_ignored(&backup), Some(Ignored::Timestamp));
     backup.plane.refuses = true;
     backup.feed(log[1].clone());
@@ -212,9 +232,15 @@ fn primary_drops_its_own_prepare() {
 fn metadata_prepare_leaves_after_its_append() {
     let mut primary = Solo::normal(0, 0);
     primary.disk_works = false;
-    assert!(matches!(primary.admit(5), Admission::Prepared { op: Op(1) }));
+    assert!(matches!(
+        primary.admit(5),
+        Admission::Prepared { op: Op(1) }
+    ));
     let sends = |solo: &Solo| {
-        solo.out.iter().filter(|output| matches!(output, Output::Send { .. })).count()
+        solo.out
+            .iter()
+            .filter(|output| matches!(output, Output::Send { .. }))
+            .count()
     };
     assert_eq!(sends(&primary), 0);
     primary.tick(30);
@@ -236,13 +262,25 @@ fn append_failure_at_the_primary_is_undone() {
     primary.admit(6);
     let checksum = frames::identity(primary.replica.log().get(Op(2)).expect("held"));
     primary.out.clear();
-    primary.step(Input::AppendFailed { op: Op(2), checksum });
+    primary.step(Input::AppendFailed {
+        op: Op(2),
+        checksum,
+    });
     assert_eq!(primary.replica.op_head(), Op(1));
-    assert!(matches!(primary.out[..], [Output::Canceled { op: Op(2), .. }]));
+    assert!(matches!(
+        primary.out[..],
+        [Output::Canceled { op: Op(2), .. }]
+    ));
     primary.disk_works = true;
-    assert!(matches!(primary.admit(7), Admission::Prepared { op: Op(2) }));
+    assert!(matches!(
+        primary.admit(7),
+        Admission::Prepared { op: Op(2) }
+    ));
     // The completion of what was taken back has no effect.
-    primary.step(Input::Appended { op: Op(2), checksum });
+    primary.step(Input::Appended {
+        op: Op(2),
+        checksum,
+    });
     assert_eq!(last_ignored(&primary), Some(Ignored::StaleCompletion));
 }
 
@@ -253,8 +291,14 @@ fn append_failure_below_the_head_stops_the_replica() {
     primary.admit(5);
     primary.admit(6);
     let checksum = frames::identity(primary.replica.log().get(Op(1)).expect("held"));
-    primary.step(Input::AppendFailed { op: Op(1), checksum });
-    assert_eq!(primary.replica.halted(), Some(HaltReason::AppendFailed { op: Op(1) }));
+    primary.step(Input::AppendFailed {
+        op: Op(1),
+        checksum,
+    });
+    assert_eq!(
+        primary.replica.halted(),
+        Some(HaltReason::AppendFailed { op: Op(1) })
+    );
 }
 
 /// A completion that arrives after the entry was cut is not taken for the one that came back.
@@ -268,14 +312,25 @@ fn completion_of_a_cut_entry_does_not_make_its_twin_durable() {
     backup.feed(log[2].clone());
     // The view drops op 3, the next one brings the very same prepare back.
     backup.feed(frames::start_view(1, (2, 2), 0, &[Some(&log[1])]));
-    backup.feed(frames::start_view(3, (3, 2), 0, &[Some(&log[2]), Some(&log[1])]));
+    backup.feed(frames::start_view(
+        3,
+        (3, 2),
+        0,
+        &[Some(&log[2]), Some(&log[1])],
+    ));
     backup.feed(log[2].prepare_in_view(View(3)));
     assert!(backup.has(3));
-    backup.step(Input::Appended { op: Op(3), checksum: frames::identity(&log[2]) });
+    backup.step(Input::Appended {
+        op: Op(3),
+        checksum: frames::identity(&log[2]),
+    });
     assert_eq!(last_ignored(&backup), Some(Ignored::StaleCompletion));
     assert!(!backup.replica.log().is_durable(Op(3)));
     backup.step(Input::Truncated { from: Op(3) });
-    backup.step(Input::Appended { op: Op(3), checksum: frames::identity(&log[2]) });
+    backup.step(Input::Appended {
+        op: Op(3),
+        checksum: frames::identity(&log[2]),
+    });
     assert!(backup.replica.log().is_durable(Op(3)));
 }
 
@@ -290,7 +345,10 @@ fn acknowledgements_are_in_order_whatever_the_disk_does() {
     }
     for (op, expected) in [(3, vec![]), (1, vec![1]), (2, vec![2, 3])] {
         let checksum = frames::identity(&log[op - 1]);
-        backup.step(Input::Appended { op: Op(op as u64), checksum });
+        backup.step(Input::Appended {
+            op: Op(op as u64),
+            checksum,
+        });
         assert_eq!(backup.acknowledged(), expected, "after op {op}");
     }
 }
@@ -319,7 +377,11 @@ fn retransmission_goes_to_everybody_who_has_not_answered() {
     primary.tick(2);
     assert!(primary.sent(Command::Prepare).is_empty());
     primary.tick(1);
-    let to: Vec<u8> = primary.sent(Command::Prepare).iter().map(|(to, _)| *to).collect();
+    let to: Vec<u8> = primary
+        .sent(Command::Prepare)
+        .iter()
+        .map(|(to, _)| *to)
+        .collect();
     assert_eq!(to, [1, 2, 4]);
     primary.feed(frames::prepare_ok(1, 0, &prepare));
     assert_eq!(primary.replica.commit_min(), Op(1), "three of five");
@@ -346,19 +408,30 @@ fn acknowledgements_that_do_not_fit_are_ignored() {
     assert_eq!(primary.replica.commit_max(), Op(0));
     primary.feed(frames::prepare_ok(1, 3, &prepare));
     primary.feed(frames::prepare_ok(1, 3, &prepare));
-    assert_eq!(last_ignored(&primary), Some(Ignored::UnknownPrepare), "it has left the queue");
+    assert_eq!(
+        last_ignored(&primary),
+        Some(Ignored::UnknownPrepare),
+        "it has left the queue"
+    );
     assert_eq!(primary.replica.commit_min(), Op(1));
 }
 
 #[test]
 fn admission_follows_role_limits_and_clients() {
     let mut backup = Solo::normal(1, 0);
-    let Admission::Refused { reason, request } = backup.admit(5) else { unreachable!() };
+    let Admission::Refused { reason, request } = backup.admit(5) else {
+        unreachable!()
+    };
     assert_eq!((reason, reason.code()), (Refusal::NotPrimary, 58));
     assert_eq!(request.size(), 272, "it comes back as it was");
     let mut primary = Solo::normal(0, 0);
-    assert!(matches!(primary.admit(5), Admission::Prepared { op: Op(1) }));
-    let Admission::Refused { reason, .. } = primary.admit(5) else { unreachable!() };
+    assert!(matches!(
+        primary.admit(5),
+        Admission::Prepared { op: Op(1) }
+    ));
+    let Admission::Refused { reason, .. } = primary.admit(5) else {
+        unreachable!()
+    };
     assert_eq!((reason, reason.code()), (Refusal::InFlight, 57));
     for client in 6..=8 {
         assert!(matches!(primary.admit(client), Admission::Prepared { .. }));
@@ -366,12 +439,20 @@ fn admission_follows_role_limits_and_clients() {
     for client in 9..=12 {
         assert!(matches!(primary.admit(client), Admission::Queued));
     }
-    let Admission::Refused { reason, .. } = primary.admit(12) else { unreachable!() };
+    let Admission::Refused { reason, .. } = primary.admit(12) else {
+        unreachable!()
+    };
     assert_eq!(reason, Refusal::InFlight, "queued counts");
-    let Admission::Refused { reason, .. } = primary.admit(13) else { unreachable!() };
+    let Admission::Refused { reason, .. } = primary.admit(13) else {
+        unreachable!()
+    };
     assert_eq!((reason, reason.code()), (Refusal::Full, 58));
-    primary.replica.set_transfer_stage(TransferStage::AwaitingTarget);
-    let Admission::Refused { reason, .. } = primary.admit(14) else { unreachable!() };
+    primary
+        .replica
+        .set_transfer_stage(TransferStage::AwaitingTarget);
+    let Admission::Refused { reason, .. } = primary.admit(14) else {
+        unreachable!()
+    };
     assert_eq!(reason, Refusal::Transferring);
 }
 
@@ -393,11 +474,21 @@ fn queued_requests_are_promoted_in_order_or_denied() {
     primary.plane.promotion = Promotion::Deny(59);
     primary.replica.promote(&mut primary.plane, &mut out);
     let denied = |output: &Output| {
-        matches!(output, Output::Denied { code: 59, reason: DenyReason::Plane, .. })
+        matches!(
+            output,
+            Output::Denied {
+                code: 59,
+                reason: DenyReason::Plane,
+                ..
+            }
+        )
     };
     assert_eq!(out.iter().filter(|output| denied(output)).count(), 3);
     primary.plane.promotion = Promotion::Prepare;
-    assert!(matches!(primary.admit(9), Admission::Prepared { op: Op(5) }));
+    assert!(matches!(
+        primary.admit(9),
+        Admission::Prepared { op: Op(5) }
+    ));
 }
 
 #[test]
@@ -406,7 +497,14 @@ fn timestamps_increase_even_if_the_clock_does_not() {
     primary.admit(1);
     primary.wall_micros -= 1_000_000;
     primary.admit(2);
-    let at = |op| primary.replica.log().header(Op(op)).expect("held").timestamp();
+    let at = |op| {
+        primary
+            .replica
+            .log()
+            .header(Op(op))
+            .expect("held")
+            .timestamp()
+    };
     assert_eq!(at(2), at(1) + 1);
 }
 
@@ -420,17 +518,31 @@ fn parked_request_waits_for_the_plane() {
     assert_eq!(primary.replica.op_head(), Op(0));
     primary.plane.promotion = Promotion::Prepare;
     primary.tick(1);
-    let promoted = |output: &Output| matches!(output, Output::Promoted { token: 77, op: Op(1) });
+    let promoted = |output: &Output| {
+        matches!(
+            output,
+            Output::Promoted {
+                token: 77,
+                op: Op(1)
+            }
+        )
+    };
     assert!(primary.out.iter().any(promoted));
 }
 
 #[test]
 fn chain_ends_before_the_primary() {
-    let (mut last, log) = (Solo::normal(2, 3), frames::chain(3, 1, 1, Checksum::ZERO, 1));
+    let (mut last, log) = (
+        Solo::normal(2, 3),
+        frames::chain(3, 1, 1, Checksum::ZERO, 1),
+    );
     last.feed(log[0].clone());
     assert!(last.sent(Command::Prepare).is_empty());
     let mut middle = Solo::normal(1, 3);
-    middle.step(Input::Peer { replica: ReplicaId(2), connected: false });
+    middle.step(Input::Peer {
+        replica: ReplicaId(2),
+        connected: false,
+    });
     middle.feed(log[0].clone());
     assert!(middle.sent(Command::Prepare).is_empty(), "nobody is left");
 }

@@ -12,6 +12,9 @@ use support::frames::{self, Entry, PrepareParts};
 use support::node::TestPlane;
 use support::{Kind, config};
 
+/// An entry of a suffix: header, nack, present.
+type MadeUp = (Option<Message>, bool, bool);
+
 struct Soup {
     replica: Replica,
     plane: TestPlane,
@@ -32,17 +35,40 @@ impl Soup {
         config.group = support::GROUP;
         let known = frames::chain(prng.up_to(3) as u32, 1, 6, Checksum::ZERO, 1);
         let start = match prng.up_to(2) {
-            0 => Start::Fresh { view: View(prng.up_to(3) as u32) },
-            _ => Start::Used { await_transfer: prng.up_to(1) == 1, view_floor: View(0) },
+            0 => Start::Fresh {
+                view: View(prng.up_to(3) as u32),
+            },
+            _ => Start::Used {
+                await_transfer: prng.up_to(1) == 1,
+                view_floor: View(0),
+            },
         };
         let held = prng.up_to(5) as usize;
-        let held = if matches!(start, Start::Fresh { .. }) { 0 } else { held };
-        let log = known[..held].iter().cloned().map(LogEntry::Intact).collect();
-        let boot = Boot { log, ..Boot::empty(start) };
+        let held = if matches!(start, Start::Fresh { .. }) {
+            0
+        } else {
+            held
+        };
+        let log = known[..held]
+            .iter()
+            .cloned()
+            .map(LogEntry::Intact)
+            .collect();
+        let boot = Boot {
+            log,
+            ..Boot::empty(start)
+        };
         let replica = Replica::open(config, boot).expect("a valid boot");
         let mut plane = TestPlane::new(kind);
         plane.counts = false;
-        Self { replica, plane, prng, known, waiting: Vec::new(), trace: 0 }
+        Self {
+            replica,
+            plane,
+            prng,
+            known,
+            waiting: Vec::new(),
+            trace: 0,
+        }
     }
 
     fn one_in(&mut self, odds: u64) -> bool {
@@ -82,7 +108,11 @@ impl Soup {
         }
         let op = self.op();
         let below = op.wrapping_sub(1);
-        let parent = self.replica.log().header(Op(below)).map(|below| below.frame.checksum());
+        let parent = self
+            .replica
+            .log()
+            .header(Op(below))
+            .map(|below| below.frame.checksum());
         let parent = match self.prng.up_to(4) {
             0 => Checksum(u128::from(self.prng.up_to(2))),
             _ => parent.unwrap_or_default(),
@@ -103,7 +133,7 @@ impl Soup {
     }
 
     /// A suffix that decodes: a chain down from its head, with holes.
-    fn suffix(&mut self) -> (u64, u64, Vec<(Option<Message>, bool, bool)>) {
+    fn suffix(&mut self) -> (u64, u64, Vec<MadeUp>) {
         let op = self.op();
         let length = self.prng.up_to(5).min(op);
         let commit = self.number(op).min(op);
@@ -111,7 +141,9 @@ impl Soup {
         let variant = self.prng.up_to(1);
         let view = self.view();
         let parent = self.replica.log().header(Op(low.wrapping_sub(1)));
-        let parent = parent.map(|header| header.frame.checksum()).unwrap_or_default();
+        let parent = parent
+            .map(|header| header.frame.checksum())
+            .unwrap_or_default();
         let chain = if length == 0 || op > 1 << 40 {
             Vec::new()
         } else {
@@ -168,7 +200,8 @@ impl Soup {
             0..=11 => {
                 let message = self.frame();
                 if let Ok(frame) = biplane_wire::decode_replica(message) {
-                    self.replica.step(Input::Frame(frame), &mut self.plane, &mut out);
+                    self.replica
+                        .step(Input::Frame(frame), &mut self.plane, &mut out);
                 }
             }
             12 | 13 => {
@@ -189,7 +222,8 @@ impl Soup {
             }
             17 => {
                 let prepare = self.prepare();
-                self.replica.ingest_repaired(prepare, &mut self.plane, &mut out);
+                self.replica
+                    .ingest_repaired(prepare, &mut self.plane, &mut out);
             }
             18 => {
                 let connected = self.one_in(2);
@@ -218,12 +252,17 @@ impl Soup {
                 self.replica.log_mut().evict_through(through);
             }
             2 => {
-                let floor = Op(self.replica.commit_min().0.saturating_add(self.prng.up_to(2)));
+                let floor = Op(self
+                    .replica
+                    .commit_min()
+                    .0
+                    .saturating_add(self.prng.up_to(2)));
                 if self.replica.status().status != biplane_vsr::Status::Normal
                     || !self.replica.is_primary()
                 {
                     let known = (self.one_in(2)).then_some(Checksum(3));
-                    self.replica.install_floor(floor, known, floor, &mut self.plane, out);
+                    self.replica
+                        .install_floor(floor, known, floor, &mut self.plane, out);
                 }
             }
             _ => self.plane.may_acknowledge = self.one_in(2),
@@ -250,7 +289,11 @@ impl Soup {
                 Output::Send { to, message } => {
                     assert!(biplane_wire::decode_replica(message.clone()).is_ok());
                     let sum = biplane_wire::xxh3(&message.to_vec());
-                    self.trace = self.trace.wrapping_mul(31).wrapping_add(sum).wrapping_add(u64::from(to.0));
+                    self.trace = self
+                        .trace
+                        .wrapping_mul(31)
+                        .wrapping_add(sum)
+                        .wrapping_add(u64::from(to.0));
                 }
                 _ => {}
             }

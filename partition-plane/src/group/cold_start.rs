@@ -10,7 +10,7 @@
 
 use biplane_state_transfer::artifact_kind;
 use biplane_vsr as vsr;
-use biplane_wire::{Manifest, Op, ReplicaId, StateTransferTargetHeader, Typed};
+use biplane_wire::{Manifest, ManifestEntry, Op, ReplicaId, StateTransferTargetHeader, Typed};
 
 use super::Group;
 use crate::context::Context;
@@ -169,29 +169,34 @@ impl Group {
             return true;
         }
         let mut filled = self.segments.iter().filter(|segment| segment.size > 0);
-        let ours = filled.next_back();
-        let ours = ours.map_or((0, 0), |segment| (segment.start, segment.size));
-        let entries = Manifest::decode(target.body());
-        let last = entries.ok().and_then(|entries| {
-            let segments = entries
-                .iter()
-                .filter(|e| e.kind == artifact_kind::SEGMENT_LOG);
-            segments.map(|entry| (entry.frontier, entry.length)).max()
-        });
-        let Some(theirs) = last else {
+        let last = filled.next_back();
+        let digest = last.and_then(|segment| segment.digest);
+        let ours = last.map_or((0, 0), |segment| (segment.start, segment.size));
+        let Some(entry) = last_segment(target.body()) else {
             return false;
         };
+        let theirs = (entry.frontier, entry.length);
         if theirs > ours {
             self.cold.stage = Look::Taking;
             return true;
         }
         if !self.replica.is_primary() {
             self.cold.stage = Look::NotNeeded;
-            if theirs < ours {
-                let reason = format!("messages beyond those of the primary: {ours:?} {theirs:?}");
+            let differs = digest.is_some_and(|digest| digest != entry.checksum);
+            if theirs < ours || differs {
+                let reason = format!("other messages than the primary: {ours:?} {theirs:?}");
                 context.resets.push((self.spec.group, reason));
             }
         }
         false
     }
+}
+
+/// The segment an offer ends with.
+fn last_segment(manifest: &[u8]) -> Option<ManifestEntry> {
+    let manifest = Manifest::decode(manifest).ok()?;
+    let segments = manifest
+        .iter()
+        .filter(|entry| entry.kind == artifact_kind::SEGMENT_LOG);
+    segments.max_by_key(|entry| entry.frontier)
 }

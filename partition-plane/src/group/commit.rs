@@ -67,7 +67,10 @@ impl Group {
             self.state.marks = Vec::new();
             return true;
         }
-        if batch.base_offset < expected && self.state.contradicts(&batch) {
+        // A batch is on disk whole or not at all: one that ends beyond what is here and begins
+        // before it is another history, as is one that differs from what is here.
+        let straddles = batch.base_offset < expected && next > expected;
+        if straddles || batch.base_offset < expected && self.state.contradicts(&batch) {
             let at = batch.base_offset;
             let reason = format!("other messages are committed from offset {at} on");
             context.resets.push((self.spec.group, reason));

@@ -311,11 +311,7 @@ impl Group {
         self.state.retained_from = 0;
         self.state.marks = Vec::new();
         self.state.refused_stamp = None;
-        self.stats = PartitionStats {
-            messages_count: self.segments.messages(),
-            size_bytes: self.segments.bytes(),
-            ..PartitionStats::default()
-        };
+        self.stats = PartitionStats::of(&self.segments);
         None
     }
 

@@ -74,11 +74,7 @@ impl Group {
             .record
             .map_or(0, |record| record.offset_frontier);
         let segments = Segments::recovered(recovered.segments, spec.options.segment_size);
-        let stats = PartitionStats {
-            messages_count: segments.messages(),
-            size_bytes: segments.bytes(),
-            ..PartitionStats::default()
-        };
+        let stats = PartitionStats::of(&segments);
         let mut group = Self {
             key,
             requester: Requester::new(requester_config(spec.group, node, seed)),
@@ -109,12 +105,7 @@ impl Group {
             stats,
         };
         group.stagger(seed);
-        group.start_log(log_out, context);
-        if group.replica.status().status == vsr::Status::Normal {
-            group.settled_since = Some(context.now);
-        }
-        group.tell_role(context);
-        group.settle(context);
+        group.begin(log_out, context);
         Ok(group)
     }
 }
@@ -274,11 +265,16 @@ impl Group {
         }
     }
 
-    fn start_log(&mut self, outputs: Vec<biplane_journal::WalOutput>, context: &mut Context<'_>) {
+    fn begin(&mut self, outputs: Vec<biplane_journal::WalOutput>, context: &mut Context<'_>) {
         for output in outputs {
             if let biplane_journal::WalOutput::Disk(request) = output {
                 context.out.push(Output::Disk(request));
             }
         }
+        if self.replica.status().status == vsr::Status::Normal {
+            self.settled_since = Some(context.now);
+        }
+        self.tell_role(context);
+        self.settle(context);
     }
 }

@@ -15,6 +15,7 @@ use super::Group;
 use crate::batch::{self, BatchHeader};
 use crate::context::Context;
 use crate::log_state::LogState;
+use crate::segments::Segments;
 
 /// The log as repair reads it.
 struct LogSource<'a>(&'a vsr::Log);
@@ -34,6 +35,16 @@ struct GroupHistory<'a> {
     log: &'a vsr::Log,
     state: &'a LogState,
     durable_next: u64,
+}
+
+impl<'a> GroupHistory<'a> {
+    fn of(replica: &'a vsr::Replica, state: &'a LogState, segments: &Segments) -> Self {
+        Self {
+            log: replica.log(),
+            state,
+            durable_next: segments.next_offset().max(state.committed_next),
+        }
+    }
 }
 
 impl History for GroupHistory<'_> {
@@ -131,6 +142,10 @@ impl Group {
                 RepairOutput::RaiseFloor { .. } if self.replica.commit_min() > Op::ZERO => {
                     self.arm_transfer(self.replica.primary(), context);
                 }
+                // A window that is all there and has no messages says nothing about those below.
+                RepairOutput::RaiseFloor { to } if self.lacks_evidence(to) => {
+                    self.arm_transfer(self.replica.primary(), context);
+                }
                 RepairOutput::RaiseFloor { to } => {
                     self.raise_floor(to, context);
                     self.translate(context);
@@ -150,6 +165,15 @@ impl Group {
             }
         }
         context.scratch.repair = out;
+    }
+
+    fn lacks_evidence(&self, floor: Op) -> bool {
+        let to = self.replica.commit_max();
+        if floor >= to {
+            return false;
+        }
+        let window = GroupHistory::of(&self.replica, &self.state, &self.segments).window(floor, to);
+        window.first_missing.is_none() && window.base_min.is_none()
     }
 
     /// A peer lacks operations.
@@ -235,11 +259,7 @@ impl Group {
         self.walk_commits(context);
         let need = self.replica.repair_need();
         let view = self.repair_view();
-        let history = GroupHistory {
-            log: self.replica.log(),
-            state: &self.state,
-            durable_next: self.segments.next_offset().max(self.state.committed_next),
-        };
+        let history = GroupHistory::of(&self.replica, &self.state, &self.segments);
         let mut out = std::mem::take(&mut context.scratch.repair);
         let budget = &mut *context.repairs;
         self.requester

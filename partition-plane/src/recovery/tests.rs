@@ -350,13 +350,6 @@ fn fence_numbers_go_up() {
 
 #[test]
 fn files_of_the_captured_peer_are_read() {
-    let golden = |name: &str| {
-        let path = format!(
-            "{}/tests/golden/partition-alpha-beta-0-{name}",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        std::fs::read(path).unwrap()
-    };
     let mut disk = MemoryDisk::new();
     let dir = "streams/0/topics/0/partitions/0";
     let mut put = |name: &str, bytes: &[u8]| {
@@ -364,13 +357,16 @@ fn files_of_the_captured_peer_are_read() {
     };
     put(
         "00000000000000000000.log",
-        &golden("00000000000000000000.log"),
+        include_bytes!("../../tests/golden/partition-alpha-beta-0-00000000000000000000.log"),
     );
     put(
         "00000000000000000000.index",
-        &golden("00000000000000000000.index"),
+        include_bytes!("../../tests/golden/partition-alpha-beta-0-00000000000000000000.index"),
     );
-    put("offsets/consumers/1", &golden("offset-consumer-1"));
+    put(
+        "offsets/consumers/1",
+        include_bytes!("../../tests/golden/partition-alpha-beta-0-offset-consumer-1"),
+    );
     let spec = GroupSpec {
         group: GroupId::partition(0, 0, 0).unwrap(),
         ..spec()

@@ -161,6 +161,7 @@ impl BareGroup {
         let prepare_log = log.filter(|_| self.plane.durability == Durability::Disk);
         GroupFacts {
             incarnation: 0,
+            purges: 0,
             superblock,
             prepare_log,
         }

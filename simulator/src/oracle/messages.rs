@@ -21,25 +21,63 @@ pub struct Value {
     pub digest: u64,
 }
 
-/// The messages of one partition.
+/// The messages between two purges of a partition.
 #[derive(Debug, Default)]
-pub struct Partition {
+struct Epoch {
     /// By offset.
     values: Vec<Value>,
     /// Every id with its offset.
     ids: BTreeMap<u128, u64>,
 }
 
+/// The messages of one partition.
+#[derive(Debug, Default)]
+pub struct Partition {
+    /// The present one last; there is one as soon as there is a message.
+    epochs: Vec<Epoch>,
+    /// Purges that metadata has committed, and how many of them messages have followed.
+    purges: u64,
+    followed: u64,
+}
+
 impl Partition {
-    /// The offset the next message gets.
+    /// The offset the next message gets, unless a purge comes before it.
     #[must_use]
     pub fn next_offset(&self) -> u64 {
-        self.values.len() as u64
+        self.epochs
+            .last()
+            .map_or(0, |epoch| epoch.values.len() as u64)
+    }
+
+    /// Whether a purge is committed that no message has followed yet: what is kept then depends
+    /// on who has carried it out.
+    #[must_use]
+    pub fn awaits_purge(&self) -> bool {
+        self.purges > self.followed
     }
 
     /// The message at an offset.
     #[must_use]
     pub fn get(&self, offset: u64) -> Option<Value> {
+        self.epochs.last()?.get(offset)
+    }
+
+    /// The epoch a batch that starts at `offset` belongs to; a purge may start a new one.
+    fn epoch_for(&mut self, offset: u64) -> &mut Epoch {
+        let restarts = offset == 0 && self.next_offset() > 0 && self.awaits_purge();
+        if self.epochs.is_empty() || restarts {
+            self.epochs.push(Epoch::default());
+        }
+        if restarts {
+            self.followed = self.purges;
+        }
+        let last = self.epochs.len() - 1;
+        &mut self.epochs[last]
+    }
+}
+
+impl Epoch {
+    fn get(&self, offset: u64) -> Option<Value> {
         self.values.get(usize::try_from(offset).ok()?).copied()
     }
 }
@@ -119,15 +157,17 @@ impl Messages {
             }
         };
         let partition = self.partitions.entry(key).or_default();
+        let first = found.first().map_or(0, |(offset, _)| *offset);
+        let epoch = partition.epoch_for(first);
         for (offset, value) in found {
             self.assigned += 1;
-            if offset != partition.next_offset() {
-                let next = partition.next_offset();
+            let next = epoch.values.len() as u64;
+            if offset != next {
                 let text = format!("op {op} puts {value:x?} at offset {offset}; {next} is next");
                 return Err(Violation::new("O6 offsets", key.group, text));
             }
-            partition.values.push(value);
-            let before = partition.ids.insert(value.id, offset);
+            epoch.values.push(value);
+            let before = epoch.ids.insert(value.id, offset);
             if let (Some(before), true) = (before, fresh) {
                 let text = format!(
                     "op {op} brings {:x} of offset {before} again at {offset}",
@@ -137,6 +177,12 @@ impl Messages {
             }
         }
         Ok(())
+    }
+
+    /// Metadata has committed this many purges of a partition.
+    pub fn purged(&mut self, key: GroupKey, purges: u64) {
+        let partition = self.partitions.entry(key).or_default();
+        partition.purges = partition.purges.max(purges);
     }
 
     /// A node answers a poll.
@@ -155,35 +201,33 @@ impl Messages {
         let Ok(answer) = PolledMessages::decode(body) else {
             return wrong("the answer does not decode".to_owned());
         };
-        let mut previous: Option<u64> = None;
-        let mut count = 0;
+        let mut read: Vec<(u64, Value)> = Vec::new();
         for batch in answer.batches(Verify::Checksums) {
-            let batch = match batch {
-                Ok(batch) => batch,
+            match batch {
+                Ok(batch) => read.extend(of_batch(&batch)),
                 Err(error) => return wrong(format!("a record does not verify: {error}")),
-            };
-            for (offset, value) in of_batch(&batch) {
-                self.polled += 1;
-                count += 1;
-                if previous.is_some_and(|previous| offset != previous + 1) {
-                    return wrong(format!("offset {offset} follows {previous:?}"));
-                }
-                previous = Some(offset);
-                let canonical = self.partitions.get(&key).and_then(|it| it.get(offset));
-                if canonical != Some(value) {
-                    return wrong(format!(
-                        "offset {offset} reads {value:x?}; committed is {canonical:x?}"
-                    ));
-                }
             }
         }
-        if count != answer.messages_count {
-            return wrong(format!(
-                "{count} messages, {} announced",
-                answer.messages_count
-            ));
+        self.polled += read.len() as u64;
+        if read.len() as u64 != u64::from(answer.messages_count) {
+            let announced = answer.messages_count;
+            return wrong(format!("{} messages, {announced} announced", read.len()));
         }
-        Ok(())
+        if let Some(pair) = read.windows(2).find(|pair| pair[1].0 != pair[0].0 + 1) {
+            return wrong(format!("offset {} follows {}", pair[1].0, pair[0].0));
+        }
+        // A node that has not carried a purge out yet still serves what was there before.
+        let epochs = self.partitions.get(&key).map_or(&[][..], |it| &it.epochs);
+        let all_in = |epoch: &Epoch| read.iter().all(|&(at, value)| epoch.get(at) == Some(value));
+        if read.is_empty() || epochs.iter().any(all_in) {
+            return Ok(());
+        }
+        let present = epochs.last();
+        let differs = read
+            .iter()
+            .find(|&&(at, value)| present.and_then(|epoch| epoch.get(at)) != Some(value));
+        let committed = differs.and_then(|&(at, _)| present.and_then(|epoch| epoch.get(at)));
+        wrong(format!("reads {differs:x?}; committed is {committed:x?}"))
     }
 }
 
@@ -243,6 +287,34 @@ mod tests {
         assert!(
             messages
                 .committed(key(), &committed(3, &[4], 2), true)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn offsets_start_again_after_a_purge_and_only_then() {
+        let mut messages = Messages::default();
+        messages
+            .committed(key(), &committed(1, &[1, 2], 0), true)
+            .expect("first");
+        assert!(
+            messages
+                .committed(key(), &committed(2, &[3], 0), true)
+                .is_err()
+        );
+        messages.purged(key(), 1);
+        messages
+            .committed(key(), &committed(3, &[3], 0), true)
+            .expect("purged");
+        messages
+            .polled(0, key(), &poll(&[batch(&[3], 0)], 1))
+            .expect("present");
+        messages
+            .polled(0, key(), &poll(&[batch(&[1, 2], 0)], 2))
+            .expect("not purged yet");
+        assert!(
+            messages
+                .polled(0, key(), &poll(&[batch(&[3, 2], 0)], 2))
                 .is_err()
         );
     }

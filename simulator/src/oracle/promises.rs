@@ -29,7 +29,7 @@ pub struct Promises {
     /// memory when it was acknowledged.
     from_memory: BTreeMap<(GroupKey, Op, Checksum), BTreeSet<u8>>,
     /// The identity a primary prepared, by group, view and op.
-    prepared: BTreeMap<(GroupKey, View, Op), Checksum>,
+    prepared: BTreeMap<(GroupKey, View, Op), (u8, Checksum)>,
     /// Views seen by node and group: view, then log view.
     views: BTreeMap<(u8, GroupKey), (View, View)>,
     /// Views compared with disks.
@@ -141,7 +141,11 @@ impl Promises {
             header.op(),
         );
         let identity = header.frame.checksum();
-        let known = *self.prepared.entry(place).or_insert(identity);
+        let known = self
+            .prepared
+            .entry(place)
+            .or_insert((look.node, identity))
+            .1;
         if known != identity {
             let text = format!(
                 "n{} prepares {} and there was {:016x} in this view before",
@@ -367,6 +371,7 @@ impl Promises {
     pub fn wipe(&mut self, node: u8) {
         self.reader.forget(node);
         self.given.retain(|(owner, _), _| *owner != node);
+        self.prepared.retain(|_, (owner, _)| *owner != node);
         self.views.retain(|(owner, _), _| *owner != node);
     }
 }

@@ -145,6 +145,7 @@ pub(super) fn metadata_facts() -> GroupFacts {
     let path = |text: &str| DiskPath::new(text).expect("letters and dots");
     GroupFacts {
         incarnation: 0,
+        purges: 0,
         superblock: path("metadata"),
         prepare_log: Some((path("metadata/journal.wal"), 0)),
     }
@@ -158,6 +159,7 @@ fn facts_of(spec: &PartitionSpec) -> Option<GroupFacts> {
     let log = DiskPath::new(&format!("{dir}/prepares-{revision}/prepares.wal")).ok()?;
     Some(GroupFacts {
         incarnation: revision,
+        purges: spec.purge_generation,
         superblock: DiskPath::new(&dir).ok()?,
         prepare_log: Some((log, 8)),
     })

@@ -38,6 +38,7 @@ pub struct PlanesWorkload {
     calls: u64,
     partitions: u32,
     churn: bool,
+    purge: bool,
     names: u64,
 }
 
@@ -55,6 +56,7 @@ impl PlanesWorkload {
             calls: 0,
             partitions: options.partitions,
             churn: options.churn,
+            purge: options.purge,
             names: u64::from(index) << 32,
         }
     }
@@ -200,7 +202,7 @@ impl PlanesWorkload {
         let topics: Vec<PartitionKey> = self.directory.partitions.clone();
         let some = prng.pick(&topics).copied();
         let id = Identifier::Numeric;
-        match (prng.below(if self.churn { 8 } else { 3 }), some) {
+        match (prng.below(if self.churn { 8 } else { 4 }), some) {
             (0, _) if streams.len() < STREAMS || self.churn => self.create_stream(prng),
             (1, Some(key)) => {
                 let (stream, topic) = (id(key.stream), id(key.topic));
@@ -212,7 +214,12 @@ impl PlanesWorkload {
                 .encode();
                 self.metadata(Operation::CreatePartitions, body)
             }
-            (3, Some(key)) => {
+            (3, Some(key)) if self.purge => {
+                let (stream, topic) = (id(key.stream), id(key.topic));
+                let body = TopicRequest { stream, topic }.encode();
+                self.metadata(Operation::PurgeTopic, body)
+            }
+            (6, Some(key)) => {
                 let (stream, topic) = (id(key.stream), id(key.topic));
                 let body = PartitionsRequest {
                     stream,
@@ -257,7 +264,7 @@ impl Workload for PlanesWorkload {
             self.directory_at = None;
             return self.administer(prng);
         };
-        let administer = if self.churn { 15 } else { 3 };
+        let administer = if self.churn || self.purge { 15 } else { 3 };
         match prng.weighted(&[60, 10, 25, administer]) {
             0 => self.send(key, prng),
             1 => self.store(key, prng),

@@ -47,6 +47,13 @@ impl World {
         Some((node, GroupKey { group, incarnation }))
     }
 
+    /// Whether nothing can be said about what a partition must serve.
+    fn skips_audit(&self, key: GroupKey) -> bool {
+        let partition = self.oracles.messages.partition(key);
+        let purging = partition.is_some_and(|partition| partition.awaits_purge());
+        purging || self.oracles.exposed.contains(&key)
+    }
+
     /// Asks for the next run of messages.
     fn audit_step(&mut self) {
         while let Some((node, key)) = self.audit_key() {
@@ -55,7 +62,7 @@ impl World {
                 .messages
                 .partition(key)
                 .map_or(0, |it| it.next_offset());
-            if self.audit.next >= written || self.oracles.exposed.contains(&key) {
+            if self.audit.next >= written || self.skips_audit(key) {
                 self.audit.todo.pop();
                 self.audit.next = 0;
                 continue;

@@ -3,43 +3,10 @@
 use super::nodes::crash_mode;
 use super::{Event, Phase, World};
 use crate::disk::{CrashMode, Damage};
+use crate::faults::{FaultClass, Strike};
 use crate::machine::Cause;
 use crate::partitions::{Cuts, Shape};
 use crate::time::{MILLISECOND, Nanos, SECOND};
-
-/// A class of faults with its own rhythm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FaultClass {
-    /// Power fails.
-    Crash,
-    /// A node stands still.
-    Pause,
-    /// The network falls apart.
-    Partition,
-    /// A link stands still.
-    Clog,
-    /// A connection breaks.
-    Reset,
-    /// A sector goes bad.
-    Rot,
-    /// A disk is replaced by an empty one.
-    Wipe,
-    /// A node stops in good order.
-    Stop,
-}
-
-impl FaultClass {
-    const ALL: [Self; 8] = [
-        Self::Crash,
-        Self::Pause,
-        Self::Partition,
-        Self::Clog,
-        Self::Reset,
-        Self::Rot,
-        Self::Wipe,
-        Self::Stop,
-    ];
-}
 
 impl World {
     fn mean(&self, class: FaultClass) -> Option<Nanos> {
@@ -80,6 +47,17 @@ impl World {
         if self.phase == Phase::Liveness {
             return;
         }
+        let number = self.fault_numbers.entry(class).or_default();
+        *number += 1;
+        let number = *number;
+        // Each fault draws from a stream of its own: leaving one out changes no other.
+        self.fault_prng = self
+            .streams
+            .stream(&format!("fault/{}/{number}", class.name()));
+        if self.options.skip.contains(&(class, number)) {
+            self.schedule_fault(class);
+            return;
+        }
         let struck = match class {
             FaultClass::Crash => self.fault_crash(),
             FaultClass::Pause => self.fault_pause(),
@@ -91,7 +69,12 @@ impl World {
             FaultClass::Stop => self.fault_stop(),
         };
         if struck {
-            self.counters.add(name(class), 1);
+            self.counters.add(class.counter(), 1);
+            self.struck.push(Strike {
+                class,
+                number,
+                at: self.queue.now(),
+            });
             self.schedule_fault(class);
         } else {
             self.fault_again_soon(class);
@@ -360,18 +343,5 @@ impl World {
         if self.nodes[usize::from(node)].machine.is_none() {
             self.queue.schedule(self.queue.now(), Event::Start { node });
         }
-    }
-}
-
-fn name(class: FaultClass) -> &'static str {
-    match class {
-        FaultClass::Crash => "fault: crash",
-        FaultClass::Pause => "fault: pause",
-        FaultClass::Partition => "fault: partition",
-        FaultClass::Clog => "fault: clog",
-        FaultClass::Reset => "fault: reset",
-        FaultClass::Rot => "fault: rot",
-        FaultClass::Wipe => "fault: wipe",
-        FaultClass::Stop => "fault: stop",
     }
 }

@@ -23,6 +23,7 @@ impl World {
 
     pub(super) fn begin_liveness(&mut self) {
         self.phase = Phase::Liveness;
+        self.fault_prng = self.streams.stream("liveness");
         self.draw_core();
         let core = self.core.clone();
         self.log(|| format!("---- the core {core:?} is healed ----"));

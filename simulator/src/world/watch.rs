@@ -15,6 +15,7 @@ use crate::oracle::{GroupKey, Violation};
 #[derive(Clone, Debug)]
 struct Seen {
     incarnation: u64,
+    purges: u64,
     status: StatusView,
 }
 
@@ -59,7 +60,7 @@ impl World {
             let status = replica.status();
             let known = self.watch.seen.get(&(node, group));
             let known = known.filter(|known| known.incarnation == facts.incarnation);
-            if known.is_some_and(|known| known.status == status) {
+            if known.is_some_and(|it| it.status == status && it.purges == facts.purges) {
                 continue;
             }
             let before = known.map_or(Op::ZERO, |known| known.status.commit_min);
@@ -73,6 +74,7 @@ impl World {
             changed.push((group, known.map(|known| known.status), status));
             let seen = Seen {
                 incarnation: facts.incarnation,
+                purges: facts.purges,
                 status,
             };
             self.watch.seen.insert((node, group), seen);
@@ -122,6 +124,13 @@ impl World {
             .is_exposed(found.key.group, found.facts.incarnation)
         {
             return Ok(());
+        }
+        if found.facts.purges > 0 {
+            let key = GroupKey {
+                incarnation: found.facts.incarnation,
+                ..found.key
+            };
+            self.oracles.messages.purged(key, found.facts.purges);
         }
         for message in &found.messages {
             let first = self.oracles.committed.commit(node, found.key, message)?;

@@ -215,11 +215,8 @@ impl Replica {
         if !self.view_is_durable() || !self.log_view_is_durable() {
             return;
         }
-        loop {
+        while self.op_acknowledged < self.op_head {
             let op = self.op_acknowledged.next();
-            if op > self.op_head {
-                return;
-            }
             let is_durable = self.log.is_durable(op);
             if !is_durable {
                 let limit = self.commit_max.min(self.op_head);

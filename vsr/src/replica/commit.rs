@@ -105,6 +105,11 @@ impl Replica {
     ) {
         let mut cx = Context { plane, out };
         self.raise_commit_max(commit_max.max(floor));
+        let merged_head = self.votes.elect.as_ref().map(|elect| elect.merged.head);
+        if merged_head.is_some_and(|head| head < self.commit_max) {
+            // More is committed than the votes could tell: this is not the log to lead with.
+            self.votes.elect = None;
+        }
         if floor > self.commit_min {
             let known = self
                 .log

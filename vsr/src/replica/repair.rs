@@ -10,7 +10,7 @@ use biplane_wire::{Checksum, Command, Message, Op, PrepareHeader, ReplicaId, pre
 use super::reconcile::is_same;
 use super::{Context, Elect, Replica};
 use crate::io::{Ingest, IngestRefusal, NeedKind, Output, RepairNeed};
-use crate::log::{Trust, chains};
+use crate::log::{Held, Trust, chains};
 use crate::plane::{Plane, Source};
 use crate::status::Status;
 
@@ -190,10 +190,9 @@ impl Replica {
         if self.named(op).is_some_and(|named| !is_same(named, header)) {
             return Err(IngestRefusal::NotNamed);
         }
-        if let Some(held) = self.log.held(op) {
-            if held.trust == Trust::Verified || is_same(held.header(), header) {
-                return Ok(Verdict::Held);
-            }
+        let is_here = |held: &Held| held.trust == Trust::Verified || is_same(held.header(), header);
+        if self.log.held(op).is_some_and(is_here) {
+            return Ok(Verdict::Held);
         }
         if self.contradicts_neighbours(header) {
             return Err(IngestRefusal::Unchained);

@@ -432,7 +432,11 @@ impl Cluster {
                 self.transfer(node, primary);
             } else if let Some((source, found)) = first {
                 for message in found {
-                    self.packets.push_back(Packet { from: source, to: node, message });
+                    self.packets.push_back(Packet {
+                        from: source,
+                        to: node,
+                        message,
+                    });
                 }
             }
         }

@@ -203,7 +203,10 @@ impl Node {
             Write::View(..) if self.superblock_fails => Input::PersistFailed,
             Write::View(view, log_view, commit_max) => {
                 let (view_before, log_view_before, _) = self.superblock;
-                assert!(view >= view_before && log_view >= log_view_before, "never back");
+                assert!(
+                    view >= view_before && log_view >= log_view_before,
+                    "never back"
+                );
                 self.superblock = (view, log_view, commit_max);
                 Input::ViewPersisted { view, log_view }
             }

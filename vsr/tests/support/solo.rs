@@ -40,7 +40,10 @@ impl Solo {
 
     /// Replica `replica` of three after a restart, recovering, with this journal.
     pub fn restarted(replica: u8, view: u32, log_view: u32, log: &[Message]) -> Self {
-        let start = Start::Used { await_transfer: false, view_floor: View(0) };
+        let start = Start::Used {
+            await_transfer: false,
+            view_floor: View(0),
+        };
         let boot = Boot {
             view: View(view),
             log_view: View(log_view),
@@ -62,12 +65,16 @@ impl Solo {
             let done = match &output {
                 Output::Append { prepare } => {
                     let header = prepare.header::<PrepareHeader>();
-                    Some(Input::Appended { op: header.op(), checksum: header.frame.checksum() })
+                    Some(Input::Appended {
+                        op: header.op(),
+                        checksum: header.frame.checksum(),
+                    })
                 }
                 Output::Truncate { from } => Some(Input::Truncated { from: *from }),
-                Output::PersistView { view, log_view, .. } => {
-                    Some(Input::ViewPersisted { view: *view, log_view: *log_view })
-                }
+                Output::PersistView { view, log_view, .. } => Some(Input::ViewPersisted {
+                    view: *view,
+                    log_view: *log_view,
+                }),
                 _ => None,
             };
             self.out.push(output);
@@ -91,7 +98,9 @@ impl Solo {
 
     pub fn ingest(&mut self, message: &Message) -> Ingest {
         let mut out = Vec::new();
-        let outcome = self.replica.ingest_repaired(message.clone(), &mut self.plane, &mut out);
+        let outcome = self
+            .replica
+            .ingest_repaired(message.clone(), &mut self.plane, &mut out);
         self.carry_out(out);
         outcome
     }
@@ -100,7 +109,9 @@ impl Solo {
         let mut out = Vec::new();
         let request = frames::request(client, 1, &client.to_le_bytes());
         let wall = self.wall_micros;
-        let admission = self.replica.admit(request, 1, wall, &mut self.plane, &mut out);
+        let admission = self
+            .replica
+            .admit(request, 1, wall, &mut self.plane, &mut out);
         self.carry_out(out);
         admission
     }
