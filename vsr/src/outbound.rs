@@ -130,6 +130,27 @@ impl Replica {
         self.send(self.primary(), Message::sealed(header, &[]), out);
     }
 
+    /// The same promise for a prepare that is applied here and not held any more.
+    pub(crate) fn send_prepare_ok_applied(&self, prepare: &PrepareHeader, out: &mut Vec<Output>) {
+        assert!(
+            self.status == Status::Normal,
+            "only normal replicas acknowledge"
+        );
+        assert!(!self.leads(), "the primary counts itself without a frame");
+        assert!(!self.is_transferring(), "not while state is replaced");
+        assert!(
+            self.view_is_durable(),
+            "the view is durable before it is spoken for"
+        );
+        assert!(self.log_view_is_durable(), "and so is the log of it");
+        assert!(prepare.op() <= self.commit_min, "only what is applied");
+        let mut header = PrepareOkHeader::acknowledging(prepare);
+        self.stamp_frame(&mut header.frame);
+        header.set_group(self.config.group);
+        header.set_commit(self.commit_max);
+        self.send(self.primary(), Message::sealed(header, &[]), out);
+    }
+
     /// Heartbeat: the applied op, never merely what is known to be committed.
     pub(crate) fn broadcast_commit(&mut self, out: &mut Vec<Output>) {
         assert!(self.leads(), "only the primary has a heartbeat");

@@ -139,7 +139,6 @@ pub struct Replica {
     /// Highest op whose acknowledgement was considered in this view, contiguously.
     pub(crate) op_acknowledged: Op,
     pub(crate) connected: ReplicaSet,
-    pub(crate) wall_micros: u64,
     pub(crate) halted: Option<HaltReason>,
     pub(crate) ignored: IgnoredCounts,
 }
@@ -148,17 +147,19 @@ impl Replica {
     /// The only way in for what happens outside. Outputs are appended to `out`, to be carried
     /// out in order.
     pub fn step<P: Plane>(&mut self, input: Input, plane: &mut P, out: &mut Vec<Output>) {
+        if let Input::Tick { wall_micros } = input {
+            // Most ticks end here, having looked at one line of memory.
+            if !self.timers.tick(wall_micros) {
+                return;
+            }
+        }
         if self.halted.is_some() {
             self.ignored.count(Ignored::Halted);
             return;
         }
         let mut cx = Context { plane, out };
         let handled = match input {
-            Input::Tick { wall_micros } => {
-                self.wall_micros = wall_micros;
-                if !self.timers.tick() {
-                    return;
-                }
+            Input::Tick { .. } => {
                 self.serve_timers(&mut cx);
                 Ok(())
             }

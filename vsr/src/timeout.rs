@@ -48,10 +48,13 @@ struct Timer {
     attempts: u32,
 }
 
-/// All timers of a replica and its tick counter.
+/// All timers of a replica, its tick counter, and the wall clock as of the last tick. What an
+/// idle tick touches stands together.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct TimerSet {
     now: u64,
+    wall_micros: u64,
     /// No timer is due before this tick. May be early, never late.
     wake: u64,
     timers: [Timer; TimerName::ALL.len()],
@@ -70,15 +73,27 @@ impl TimerSet {
         });
         Self {
             now: 0,
+            wall_micros: 0,
             wake: NEVER,
             timers,
         }
     }
 
     /// Lets one tick pass; whether anything may be due.
-    pub(crate) fn tick(&mut self) -> bool {
+    #[inline]
+    pub(crate) fn tick(&mut self, wall_micros: u64) -> bool {
         self.now += 1;
+        self.wall_micros = wall_micros;
         self.now >= self.wake
+    }
+
+    /// The wall clock as last read.
+    pub(crate) fn wall_micros(&self) -> u64 {
+        self.wall_micros
+    }
+
+    pub(crate) fn set_wall_micros(&mut self, wall_micros: u64) {
+        self.wall_micros = wall_micros;
     }
 
     /// Ticks until one may have an effect; at least one.
@@ -168,7 +183,7 @@ mod tests {
     fn ticks_until_due(set: &mut TimerSet, name: TimerName) -> u64 {
         let before = set.now();
         while !set.is_expired(name) {
-            set.tick();
+            set.tick(0);
         }
         set.now() - before
     }
@@ -177,17 +192,17 @@ mod tests {
     fn timer_expires_after_its_interval_and_stays_expired() {
         let mut set = TimerSet::new([3; 7]);
         set.start(TimerName::Commit);
-        assert!(!set.tick() && !set.tick());
+        assert!(!set.tick(0) && !set.tick(0));
         assert!(!set.is_expired(TimerName::Commit));
-        assert!(set.tick());
+        assert!(set.tick(0));
         for _ in 0..5 {
             assert!(set.is_expired(TimerName::Commit));
-            assert!(set.tick());
+            assert!(set.tick(0));
         }
         set.stop(TimerName::Commit);
         set.settle();
         assert!(!set.is_expired(TimerName::Commit));
-        assert!(!set.tick());
+        assert!(!set.tick(0));
     }
 
     #[test]
@@ -196,7 +211,7 @@ mod tests {
         set.reset(TimerName::Heartbeat);
         assert!(!set.is_running(TimerName::Heartbeat));
         set.start(TimerName::Heartbeat);
-        set.tick();
+        set.tick(0);
         set.reset(TimerName::Heartbeat);
         assert_eq!(ticks_until_due(&mut set, TimerName::Heartbeat), 2);
     }
@@ -228,10 +243,10 @@ mod tests {
         for name in TimerName::ALL {
             set.start(name);
         }
-        assert_eq!((1..=3).find(|_| set.tick()), Some(3));
+        assert_eq!((1..=3).find(|_| set.tick(0)), Some(3));
         set.start(TimerName::Commit);
         set.settle();
-        assert!(set.tick(), "the vote timer is due at tick 4");
+        assert!(set.tick(0), "the vote timer is due at tick 4");
         assert!(set.is_expired(TimerName::DoViewChange));
     }
 }

@@ -69,7 +69,7 @@ impl Partition {
             self.epochs.push(Epoch::default());
         }
         if restarts {
-            self.followed = self.purges;
+            self.followed += 1;
         }
         let last = self.epochs.len() - 1;
         &mut self.epochs[last]

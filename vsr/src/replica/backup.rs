@@ -48,9 +48,12 @@ impl Replica {
         if op <= self.commit_min {
             // A primary elected with a lower commit point may lack this acknowledgement, and
             // with the third replica behind nobody else can give it.
-            let held = self.log.held(op);
-            if held.is_some_and(|held| is_equal_prepare(&held.message, &message)) {
-                self.acknowledge_again(op, cx);
+            match self.log.held(op) {
+                Some(held) if is_equal_prepare(&held.message, &message) => {
+                    self.acknowledge_again(op, cx);
+                }
+                Some(_) => {}
+                None => self.acknowledge_evicted(header, cx),
             }
             return Err(Ignored::Applied);
         }
@@ -264,6 +267,15 @@ impl Replica {
             }
         } else if may {
             self.send_prepare_ok(op, cx.out);
+        }
+    }
+
+    /// The entry was applied and evicted. What is committed at an op is one prepare, and the
+    /// log of every later view has it, so the one the primary sends is the one applied here.
+    fn acknowledge_evicted<P: Plane>(&self, header: &PrepareHeader, cx: &mut Context<'_, P>) {
+        let is_recorded = self.view_is_durable() && self.log_view_is_durable();
+        if is_recorded && cx.plane.may_acknowledge() && header.op() > Op::ZERO {
+            self.send_prepare_ok_applied(header, cx.out);
         }
     }
 

@@ -103,7 +103,6 @@ impl Replica {
             }),
             op_acknowledged: Op::ZERO,
             connected: ReplicaSet::all(config.replica_count),
-            wall_micros: 0,
             halted: None,
             ignored: IgnoredCounts::new(),
             config,

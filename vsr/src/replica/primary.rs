@@ -31,7 +31,7 @@ impl Replica {
         if let Some(reason) = self.refusal(&request) {
             return Admission::Refused { request, reason };
         }
-        self.wall_micros = wall_micros;
+        self.timers.set_wall_micros(wall_micros);
         let mut cx = Context { plane, out };
         if !self.requests.is_empty() {
             // Those who wait come first, or requests of one client would change places.
@@ -183,7 +183,8 @@ impl Replica {
         header.set_group(self.config.group);
         header.set_op(self.op_head.next());
         header.set_commit(self.commit_max);
-        header.set_timestamp(self.wall_micros.max(self.last_timestamp.saturating_add(1)));
+        let floor = self.last_timestamp.saturating_add(1);
+        header.set_timestamp(self.timers.wall_micros().max(floor));
         // The identity of the head is known to whoever leads; a log that begins on transferred
         // state whose last prepare nobody has any more begins a new chain.
         header.set_parent(self.identity_at(self.op_head).unwrap_or_default());
