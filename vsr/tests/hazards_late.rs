@@ -409,7 +409,7 @@ fn h34_primary_behind_its_commit_point_is_not_caught_up() {
     assert!(elect.replica.is_caught_up_primary());
 }
 
-/// A copy for the tests above that need a replica without a driver.
+/// What the disk says must hold together, or the replica does not start.
 #[test]
 fn boot_refuses_what_contradicts_itself() {
     let log = frames::chain(0, 1, 3, Checksum::ZERO, 1);

@@ -183,10 +183,10 @@ impl Node {
     /// Hears out the peers, flushes what is committed, ends every connection, and waits for the
     /// disk.
     ///
-    /// A whole cluster is often stopped at once. What the last acknowledged writes need then is that
-    /// the backups still learn that they are committed: only a committed prefix is flushed, and a
-    /// topic's memory is gone with the process. So a node listens to its peers for one round of
-    /// commit broadcasts before it flushes.
+    /// A whole cluster is often stopped at once. What the last acknowledged writes need then is
+    /// that the backups still learn that they are committed: only a committed prefix is flushed,
+    /// and a topic's memory is gone with the process. So a node listens to its peers for one round
+    /// of commit broadcasts before it flushes.
     async fn stop(&mut self) {
         info!("stopping");
         self.listener.closing.store(true, Ordering::Relaxed);
