@@ -2,7 +2,7 @@
 //!
 //! An outcome is success, a refusal that proves nothing happened, or unknown: a timeout, a lost
 //! connection, a transient status that says so. Unknown is retried with the same number, maybe
-//! at another node. What is asked for comes from a [`Workload`].
+//! at another node. What is asked for comes from a `Workload`.
 
 use biplane_wire::GroupId;
 
