@@ -2,7 +2,7 @@
 //!
 //! World time is nanoseconds since the start of the run. A node has a monotonic clock, which
 //! decides when its ticks are due and never goes back, and a wall clock, which may do anything:
-//! both are made from world time by a `Skew`.
+//! both are made from world time by a `WallSkew`.
 
 use crate::prng::Prng;
 
