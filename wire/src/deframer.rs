@@ -71,6 +71,12 @@ impl Deframer {
         }
     }
 
+    /// Accepts frames up to `size_max` bytes from the next one on. A listener that does not know
+    /// its peer yet starts with a small limit and raises it once it does.
+    pub fn set_size_max(&mut self, size_max: u32) {
+        self.size_max = size_max;
+    }
+
     /// Where the next bytes of the stream go. Empty after a failure, and while complete frames
     /// that were not taken with [`Deframer::next`] fill the staging buffer.
     pub fn read_slice(&mut self) -> &mut [u8] {

@@ -233,3 +233,27 @@ fn messages_do_not_alias_the_staging_buffer() {
     assert_eq!(kept, first);
     assert!(kept.contiguous().is_some());
 }
+
+#[test]
+fn a_raised_limit_counts_from_the_next_frame_on() {
+    let (small, large) = (frame(100, 1), frame(5000, 2));
+    let mut deframer = Deframer::new(4096);
+    deframer.push(&stream(&[small.clone(), large.clone()]));
+    assert_eq!(deframer.next(), Ok(Some(small)));
+    deframer.set_size_max(SIZE_MAX);
+    assert_eq!(deframer.next(), Ok(Some(large.clone())));
+
+    let mut deframer = Deframer::new(4096);
+    deframer.push(&large.to_vec());
+    let refused = CloseReason::BadSize {
+        size: 5256,
+        size_max: 4096,
+    };
+    assert_eq!(deframer.next(), Err(refused));
+    deframer.set_size_max(SIZE_MAX);
+    assert_eq!(
+        deframer.next(),
+        Err(refused),
+        "a stream that failed stays failed"
+    );
+}

@@ -12,6 +12,11 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::MeshConfig;
 use crate::runtime::{self, TcpStream};
 
+/// Largest frame of a peer that has not proven anything yet. Handshake frames have 256 bytes; a
+/// body is legal and ignored, but nobody sends one, and 256 strangers at once must not be able to
+/// make us hold 64 MiB each.
+const HANDSHAKE_FRAME_MAX: u32 = 4096;
+
 /// Why a connection was not registered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GreetingError {
@@ -86,9 +91,12 @@ async fn run(
     deframer: &mut Deframer,
     config: &MeshConfig,
 ) -> Result<Established, GreetingError> {
-    runtime::timeout(config.handshake_grace, exchange(first, stream, deframer))
+    deframer.set_size_max(HANDSHAKE_FRAME_MAX);
+    let established = runtime::timeout(config.handshake_grace, exchange(first, stream, deframer))
         .await
-        .ok_or(GreetingError::TimedOut)?
+        .ok_or(GreetingError::TimedOut)??;
+    deframer.set_size_max(config.message_size_max);
+    Ok(established)
 }
 
 async fn exchange(
