@@ -40,25 +40,24 @@ impl Counters {
     /// What the profile of a run promises and its counts do not show.
     #[must_use]
     pub fn missing(&self, options: &Options) -> Option<String> {
-        let mut needed = vec!["ops committed", "requests completed", "frames delivered"];
-        if options.replicas == 1 {
-            needed.pop();
+        let mut needed = vec!["ops committed", "requests completed"];
+        if options.replicas > 1 {
+            needed.push("frames delivered");
+            needed.extend(promised(options.profile));
         }
-        match options.profile {
-            Profile::Crash | Profile::Lite | Profile::Correlated => needed.push("node starts"),
-            Profile::Calm
-            | Profile::Net
-            | Profile::Clock
-            | Profile::Disk
-            | Profile::Transfer
-            | Profile::Churn
-            | Profile::Purge
-            | Profile::All => {}
-        }
-        needed
-            .into_iter()
-            .find(|name| self.get(name) == 0)
-            .map(|name| format!("no {name}"))
+        let missing = needed.into_iter().find(|name| self.get(name) == 0);
+        missing.map(|name| format!("no {name}"))
+    }
+}
+
+/// What must happen in a run of a profile with more than one replica.
+fn promised(profile: Profile) -> &'static [&'static str] {
+    match profile {
+        Profile::Net => &["view changes begun", "views started", "connections broken"],
+        Profile::Crash | Profile::Disk | Profile::Correlated => &["replicas readmitted"],
+        Profile::Lite => &["replicas readmitted", "views started"],
+        Profile::Transfer => &["transfers begun"],
+        Profile::Calm | Profile::Clock | Profile::Churn | Profile::Purge | Profile::All => &[],
     }
 }
 

@@ -39,6 +39,7 @@ pub mod oracle;
 pub mod overrides;
 pub mod partitions;
 pub mod planes;
+pub mod play;
 pub mod prng;
 pub mod queue;
 pub mod report;

@@ -7,7 +7,7 @@
 use biplane_journal::{DiskCompletion, DiskPath, DiskRequest, DiskView};
 use biplane_vsr::{Durability, Replica};
 use biplane_wire::{
-    ClientId, EvictionReason, GroupId, Message, Op, Operation, PartitionKey, ReplicaFrame,
+    ClientId, EvictionReason, GroupId, Message, Op, Operation, PartitionKey, ReplicaFrame, View,
 };
 
 /// What a client asks of a node.
@@ -211,6 +211,8 @@ pub struct GroupFacts {
     pub incarnation: u64,
     /// Purges that metadata has committed for it.
     pub purges: u64,
+    /// View a replica starts in that never took part.
+    pub first_view: View,
     /// Folder of its superblock.
     pub superblock: DiskPath,
     /// Its prepare log, if it has one, and the bytes a record has beyond its frame.

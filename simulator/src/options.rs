@@ -126,6 +126,8 @@ pub struct Options {
     pub requests: u64,
     /// Mean pause of a client between requests.
     pub think_mean: Nanos,
+    /// Shortest safety phase.
+    pub safety_min: Nanos,
     /// Longest safety phase.
     pub safety_max: Nanos,
     /// Longest liveness phase.
@@ -268,6 +270,7 @@ impl Options {
             clients: prng.between(1, 5) as u32,
             requests: prng.between(100, 400),
             think_mean: prng.between(5, 120) * MILLISECOND,
+            safety_min: prng.between(5, 20) * SECOND,
             safety_max: 60 * SECOND,
             liveness_max: 120 * SECOND,
             timers: draw_timers(&mut prng),
@@ -288,6 +291,17 @@ impl Options {
             mutation: None,
             overrides: Vec::new(),
         };
+        match profile {
+            Profile::Calm => options.safety_min = 0,
+            Profile::Transfer => {
+                // Small logs are left behind soon, and one may be wiped only if others are many.
+                options.tiny_limits = true;
+                options.replicas = options.replicas.max(3);
+                options.safety_min = 30 * SECOND;
+                options.requests *= 3;
+            }
+            _ => {}
+        }
         if profile == Profile::Lite {
             options.machine = MachineKind::Bare;
             options.replicas = 3;
@@ -357,14 +371,20 @@ fn draw_faults(classes: &Classes, prng: &mut Prng) -> FaultOptions {
         let drawn = prng.between(low, high) * MILLISECOND;
         exists.then_some(drawn)
     };
+    // Who is away for long must not be joined by all others at once.
+    let (soonest, latest) = if classes.absence {
+        (6_000, 20_000)
+    } else {
+        (500, 8_000)
+    };
     FaultOptions {
-        crash: mean(classes.crash, 500, 8_000),
+        crash: mean(classes.crash, soonest, latest),
         pause: mean(classes.pause, 500, 8_000),
         partition: mean(classes.partition, 500, 8_000),
         clog: mean(classes.clog, 200, 4_000),
         reset: mean(classes.reset, 200, 4_000),
         rot: mean(classes.rot, 200, 4_000),
-        wipe: mean(classes.wipe, 8_000, 20_000),
+        wipe: mean(classes.wipe, 3_000, 10_000),
         stop: mean(classes.crash, 2_000, 20_000),
     }
 }

@@ -76,6 +76,12 @@ impl<E> EventQueue<E> {
         Some(entry.event)
     }
 
+    /// When the next event is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.heap.peek().map(|entry| entry.key.0.0)
+    }
+
     /// Number of events waiting.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -14,7 +14,8 @@ mod watch;
 
 use std::collections::BTreeMap;
 
-use biplane_wire::xxh3;
+use biplane_vsr::Replica;
+use biplane_wire::{GroupId, xxh3};
 
 use self::nodes::Node;
 use crate::client::Client;
@@ -24,6 +25,7 @@ use crate::machine::{Answer, Call};
 use crate::network::{NetEvent, Network};
 use crate::options::Options;
 use crate::oracle::{Look, Oracles, Violation};
+use crate::partitions::Cuts;
 use crate::prng::{Prng, Streams};
 use crate::queue::EventQueue;
 use crate::time::{MILLISECOND, Nanos, SECOND, show};
@@ -211,6 +213,12 @@ impl World {
     /// Runs to the verdict.
     #[must_use]
     pub fn run(mut self) -> Outcome {
+        self.begin();
+        self.finish()
+    }
+
+    /// Schedules the first events.
+    pub(crate) fn begin(&mut self) {
         for node in 0..self.options.replicas {
             let late = self.fault_prng.below(50 * MILLISECOND);
             self.queue.schedule(late, Event::Start { node });
@@ -222,6 +230,24 @@ impl World {
         }
         self.schedule_faults();
         self.queue.schedule(100 * MILLISECOND, Event::Check);
+    }
+
+    /// Lets everything happen that is due by `until`.
+    pub(crate) fn run_until(&mut self, until: Nanos) {
+        while self.failure.is_none() && self.queue.next_due().is_some_and(|due| due <= until) {
+            if let Some(event) = self.queue.pop() {
+                let _ = self.handle(event);
+            }
+        }
+    }
+
+    /// Ends the safety phase at its next check, whatever its budget.
+    pub(crate) fn end_safety(&mut self) {
+        self.phase_ends = self.queue.now();
+    }
+
+    /// Runs from here to the verdict.
+    pub(crate) fn finish(mut self) -> Outcome {
         let mut passed = None;
         while passed.is_none() && self.failure.is_none() {
             let Some(event) = self.queue.pop() else {
@@ -278,6 +304,26 @@ impl World {
         None
     }
 
+    /// The core of a group on a node that runs.
+    pub(crate) fn replica(&self, node: u8, group: GroupId) -> Option<&Replica> {
+        let machine = self.nodes.get(usize::from(node))?.machine.as_ref()?;
+        machine.replica(group)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn counted(&self, name: &str) -> u64 {
+        self.counters.get(name)
+    }
+
+    /// Replaces the cuts of the network.
+    pub(crate) fn cut(&mut self, cuts: Cuts) {
+        let events = self.network.set_cuts(self.queue.now(), cuts);
+        self.schedule_net(events);
+    }
+
     fn on_net(&mut self, event: NetEvent) {
         let now = self.queue.now();
         let mut events = Vec::new();
@@ -314,7 +360,8 @@ impl World {
         self.queue.schedule(now + 50 * MILLISECOND, Event::Check);
         match self.phase {
             Phase::Safety => {
-                if self.completed >= self.options.requests || now >= self.phase_ends {
+                let enough = self.completed >= self.options.requests;
+                if enough && now >= self.options.safety_min || now >= self.phase_ends {
                     self.begin_liveness();
                 }
                 None

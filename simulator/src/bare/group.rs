@@ -13,7 +13,7 @@ use biplane_vsr::{
 };
 use biplane_wire::{
     Checksum, ClientId, Command, FrameBuffer, GroupId, Message, Op, Operation, PrepareHeader,
-    ReplicaFrame, ReplicaId, ReplyHeader, RequestNumber, RoutedRequestHeader, xxh3,
+    ReplicaFrame, ReplicaId, ReplyHeader, RequestNumber, RoutedRequestHeader, View, xxh3,
 };
 
 use super::store::{Completed, Store, folder};
@@ -162,6 +162,7 @@ impl BareGroup {
         GroupFacts {
             incarnation: 0,
             purges: 0,
+            first_view: View(0),
             superblock,
             prepare_log,
         }

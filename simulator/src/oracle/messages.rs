@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use biplane_wire::{
-    Batch, Codec as _, Message, Operation, PrepareHeader, Verify, response::PolledMessages, xxh3,
+    Batch, Codec as _, Message, Operation, PrepareHeader, Verify,
+    response::{PolledMessages, SendConfirmations},
+    xxh3,
 };
 
 use super::{GroupKey, Violation};
@@ -38,6 +40,10 @@ pub struct Partition {
     /// Purges that metadata has committed, and how many of them messages have followed.
     purges: u64,
     followed: u64,
+    /// The first offset that no client was told of.
+    told: u64,
+    /// A lone replica was restarted: what nobody was told of may be gone.
+    unsure: bool,
 }
 
 impl Partition {
@@ -47,6 +53,16 @@ impl Partition {
         self.epochs
             .last()
             .map_or(0, |epoch| epoch.values.len() as u64)
+    }
+
+    /// Offsets below this one must be served.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        if self.unsure {
+            self.told.min(self.next_offset())
+        } else {
+            self.next_offset()
+        }
     }
 
     /// Whether a purge is committed that no message has followed yet: what is kept then depends
@@ -70,9 +86,16 @@ impl Partition {
         }
         if restarts {
             self.followed += 1;
+            self.told = 0;
         }
+        let told = self.told;
         let last = self.epochs.len() - 1;
-        &mut self.epochs[last]
+        let epoch = &mut self.epochs[last];
+        if std::mem::take(&mut self.unsure) && offset >= told {
+            epoch.values.truncate(offset as usize);
+            epoch.ids.retain(|_, at| *at < offset);
+        }
+        epoch
     }
 }
 
@@ -177,6 +200,29 @@ impl Messages {
             }
         }
         Ok(())
+    }
+
+    /// A client is told that its messages up to before `end` are kept.
+    pub fn told(&mut self, key: GroupKey, end: u64) {
+        let partition = self.partitions.entry(key).or_default();
+        partition.told = partition.told.max(end);
+    }
+
+    /// The same, as the body of an answer says it.
+    pub fn told_by(&mut self, key: GroupKey, body: &[u8]) {
+        let Ok(told) = SendConfirmations::decode(body) else {
+            return;
+        };
+        for confirmation in told.0 {
+            let first = confirmation.base_offset;
+            self.told(key, first + 1);
+        }
+    }
+
+    /// A lone replica lost its memory. It answers only what is on its disk, and what it had
+    /// merely prepared may be gone.
+    pub fn lone_restart(&mut self) {
+        self.partitions.values_mut().for_each(|it| it.unsure = true);
     }
 
     /// Metadata has committed this many purges of a partition.

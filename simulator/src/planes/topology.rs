@@ -7,7 +7,7 @@ use biplane_metadata_plane::options::{Durability as TopicDurability, TopicSettin
 use biplane_metadata_plane::state::topology::{PartitionSpec, TopologyChange};
 use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, GroupSpec, Input, TopicOptions};
 use biplane_vsr::Durability;
-use biplane_wire::{GroupId, Operation};
+use biplane_wire::{GroupId, Operation, View};
 
 use super::PlanesNode;
 use crate::machine::GroupFacts;
@@ -146,6 +146,7 @@ pub(super) fn metadata_facts() -> GroupFacts {
     GroupFacts {
         incarnation: 0,
         purges: 0,
+        first_view: View(0),
         superblock: path("metadata"),
         prepare_log: Some((path("metadata/journal.wal"), 0)),
     }
@@ -160,6 +161,7 @@ fn facts_of(spec: &PartitionSpec) -> Option<GroupFacts> {
     Some(GroupFacts {
         incarnation: revision,
         purges: spec.purge_generation,
+        first_view: spec.created_view,
         superblock: DiskPath::new(&dir).ok()?,
         prepare_log: Some((log, 8)),
     })

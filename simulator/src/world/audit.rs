@@ -61,7 +61,7 @@ impl World {
                 .oracles
                 .messages
                 .partition(key)
-                .map_or(0, |it| it.next_offset());
+                .map_or(0, |it| it.owed());
             if self.audit.next >= written || self.skips_audit(key) {
                 self.audit.todo.pop();
                 self.audit.next = 0;

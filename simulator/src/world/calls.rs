@@ -177,6 +177,9 @@ impl World {
                     client: header.client(),
                     request: header.request(),
                 };
+                if sent && planes {
+                    self.oracles.messages.told_by(key, message.body());
+                }
                 let key = self.log_key(node, group, &facts);
                 let Oracles {
                     acknowledged,

@@ -1,5 +1,7 @@
 //! Misfortunes: which fault strikes when, and which the promises of the cluster do not cover.
 
+use biplane_wire::View;
+
 use super::nodes::crash_mode;
 use super::{Event, Phase, World};
 use crate::disk::{CrashMode, Damage};
@@ -325,7 +327,11 @@ impl World {
                         return false;
                     };
                     // An empty replica that leads the first view by number would lead it again.
-                    mine.primary().0 != node
+                    let first = machine
+                        .facts(group)
+                        .map_or(View(0), |facts| facts.first_view);
+                    let leads = mine.primary().0 == node && mine.view() <= first;
+                    !leads
                         && theirs.commit_min() >= mine.op_head()
                         && theirs.view() >= mine.view()
                         && theirs.status().log_view_durable >= mine.view()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use biplane_journal::Disk;
-use biplane_wire::{Message, decode_replica, xxh3};
+use biplane_wire::{Command, Message, decode_replica, xxh3};
 
 use super::{Event, Verdict, World};
 use crate::bare::{BareConfig, BareNode, bare_groups};
@@ -175,6 +175,9 @@ impl World {
             self.nodes[index].disk.wipe();
         }
         self.watch_crashed(node);
+        if self.nodes.len() == 1 {
+            self.oracles.messages.lone_restart();
+        }
         let mut events = Vec::new();
         self.network.stop(now, node, &mut events);
         self.schedule_net(events);
@@ -264,6 +267,11 @@ impl World {
         }
     }
 
+    /// A node stands still: no ticks, no completions, nothing that arrives.
+    pub(crate) fn pause(&mut self, node: u8) {
+        self.nodes[usize::from(node)].paused = true;
+    }
+
     /// A node that stood still goes on with everything that came meanwhile.
     pub(crate) fn resume(&mut self, node: u8) {
         let this = &mut self.nodes[usize::from(node)];
@@ -317,6 +325,7 @@ impl World {
             }
             match effect {
                 Effect::Send { to, message } => {
+                    self.counters.add(command_name(message.command()), 1);
                     let replicas = self.options.replicas;
                     let mutation = self.options.mutation;
                     let forged = mutation.and_then(|it| it.forged(to, replicas, &message));
@@ -432,6 +441,28 @@ fn open(
             };
             Ok(Box::new(BareNode::open(&config, disk, out)?))
         }
+    }
+}
+
+/// The name frames of a command are counted under.
+fn command_name(command: Command) -> &'static str {
+    match command {
+        Command::Prepare => "sent: Prepare",
+        Command::PrepareOk => "sent: PrepareOk",
+        Command::Commit => "sent: Commit",
+        Command::StartViewChange => "sent: StartViewChange",
+        Command::DoViewChange => "sent: DoViewChange",
+        Command::StartView => "sent: StartView",
+        Command::RequestStartView => "sent: RequestStartView",
+        Command::RequestPrepares => "sent: RequestPrepares",
+        Command::RepairPrepare => "sent: RepairPrepare",
+        Command::RepairDone => "sent: RepairDone",
+        Command::RangeEvicted => "sent: RangeEvicted",
+        Command::RequestStateTransfer => "sent: RequestStateTransfer",
+        Command::StateTransferTarget => "sent: StateTransferTarget",
+        Command::RequestStateChunk => "sent: RequestStateChunk",
+        Command::StateChunk => "sent: StateChunk",
+        _ => "sent: sessions",
     }
 }
 

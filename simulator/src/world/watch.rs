@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_vsr::{Status, StatusView};
+use biplane_vsr::{Status, StatusView, TransferStage};
 use biplane_wire::{GroupId, Message, Op, PrepareHeader};
 
 use super::World;
@@ -194,6 +194,11 @@ impl World {
             && after.transfer_stage != before.transfer_stage
         {
             counters.add("transfers installed", 1);
+        }
+        if after.transfer_stage == TransferStage::Fetching
+            && before.transfer_stage != TransferStage::Fetching
+        {
+            counters.add("transfers begun", 1);
         }
         if before.status == Status::Recovering && after.status == Status::Normal {
             counters.add("replicas readmitted", 1);
