@@ -31,6 +31,10 @@ pub(crate) struct LogState {
     pub(crate) committed_next: u64,
     /// Below this a rewind never goes: recovered, installed or committed.
     pub(crate) rewind_floor: u64,
+    /// Offsets below this one are claimed by the superblock's frontier alone: no segment on disk
+    /// reaches it. They may be gone for good reason (retention), or because a crash cut an
+    /// install short; so they do not stand in for ops that this replica has not seen.
+    pub(crate) unbacked: u64,
     /// Base offset and checksum of the last batches a restarted replica has on disk: what is
     /// delivered again must be the same.
     pub(crate) marks: Vec<BatchMark>,

@@ -43,6 +43,7 @@ fn state(committed_next: u64) -> LogState {
         next_offset: committed_next,
         committed_next,
         rewind_floor: 0,
+        unbacked: 0,
         marks: Vec::new(),
         retained_from: 0,
         purge_floor: Op::ZERO,

@@ -308,6 +308,7 @@ impl Group {
         self.state.next_offset = next_offset;
         self.state.committed_next = next_offset;
         self.state.rewind_floor = next_offset;
+        self.state.unbacked = 0;
         self.state.retained_from = 0;
         self.state.marks = Vec::new();
         self.state.refused_stamp = None;

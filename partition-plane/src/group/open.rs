@@ -180,6 +180,11 @@ fn state_of(recovered: &Recovered, persisted: bool, node: &Node) -> LogState {
         next_offset: logged.max().unwrap_or(0).max(end),
         committed_next: end,
         rewind_floor: end,
+        unbacked: if recovered.segments.iter().any(|segment| segment.size > 0) {
+            0
+        } else {
+            end
+        },
         marks: recovered.marks.clone(),
         retained_from: 0,
         purge_floor: Op::ZERO,

@@ -207,6 +207,7 @@ impl Group {
         state.next_offset = 0;
         state.committed_next = 0;
         state.rewind_floor = 0;
+        state.unbacked = 0;
         state.retained_from = 0;
         state.marks = Vec::new();
         state.refused_stamp = None;

@@ -39,10 +39,11 @@ struct GroupHistory<'a> {
 
 impl<'a> GroupHistory<'a> {
     fn of(replica: &'a vsr::Replica, state: &'a LogState, segments: &Segments) -> Self {
+        let reached = segments.next_offset().max(state.committed_next);
         Self {
             log: replica.log(),
             state,
-            durable_next: segments.next_offset().max(state.committed_next),
+            durable_next: if reached > state.unbacked { reached } else { 0 },
         }
     }
 }
