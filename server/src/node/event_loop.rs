@@ -227,6 +227,8 @@ impl Node {
     async fn close(&mut self) {
         self.listener.closing.store(true, Ordering::Relaxed);
         self.clients.close_all();
+        let refused = self.listener.refused.load(Ordering::Relaxed);
+        info!(refused, "client frames that were no requests");
         if let Some(mesh) = self.mesh.take() {
             mesh.shut_down().await;
             let counters = mesh.counters();
