@@ -1,12 +1,15 @@
 //! The computed vectors of the protocol specification (chapter 01 section 16.3, chapter 02 vectors
-//! V1, V3 and V5) and three handshakes recorded from running nodes.
+//! V1, V3, V4 and V5) and three handshakes recorded from running nodes. V2 is with the keys, which
+//! do not leave their file.
 
 mod support;
 
 use biplane_handshake::{
-    Acceptor, Channel, Dialer, Frame, Identity, KeySlot, Keys, RejectReason, cluster_id,
+    Acceptor, Channel, Dialer, EXPORTER_LABEL, EXPORTER_LENGTH, Frame, Identity, KeySlot, Keys,
+    RejectReason, cluster_id,
 };
 use biplane_wire::ReplicaId;
+use ring::{digest, hkdf};
 use support::*;
 
 const CL: &str = "21bb05c88727bab88d0ec27be8a72d46";
@@ -243,6 +246,62 @@ fn refusals_equal_the_published_ones_and_are_read_back() {
         assert_eq!(read, RejectReason::Refused { status });
         assert_eq!(read.label(), label);
         assert!(read.is_remote() && !refused.reason.is_remote());
+    }
+}
+
+/// HKDF-Expand-Label of RFC 8446 section 7.1.
+fn expand_label(
+    algorithm: hkdf::Algorithm,
+    secret: &[u8],
+    label: &[u8],
+    context: &[u8],
+    length: usize,
+) -> Vec<u8> {
+    struct Length(usize);
+    impl hkdf::KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let byte = |value: usize| [u8::try_from(value).expect("a short label")];
+    let label = [b"tls13 ", label].concat();
+    let info = [
+        &u16::try_from(length).expect("a short output").to_be_bytes()[..],
+        &byte(label.len()),
+        &label,
+        &byte(context.len()),
+        context,
+    ];
+    let mut output = vec![0; length];
+    hkdf::Prk::new_less_safe(algorithm, secret)
+        .expand(&info, Length(length))
+        .and_then(|expanded| expanded.fill(&mut output))
+        .expect("a short output");
+    output
+}
+
+#[test]
+fn exporter_values_equal_the_published_ones() {
+    for (hkdf, hash, length, expected) in [
+        (
+            hkdf::HKDF_SHA256,
+            &digest::SHA256,
+            32,
+            "748551f30f5ee2caffe18af4814df93d35a6eb29641ee255f929e884c72df2e1",
+        ),
+        (
+            hkdf::HKDF_SHA384,
+            &digest::SHA384,
+            48,
+            "89e10e554e81bc01ae77ab310675f8a74aad6de080d12fdc4b0b9755b0b11a5b",
+        ),
+    ] {
+        let master: Vec<u8> = (0..length).collect();
+        let empty = digest::digest(hash, b"");
+        let empty = empty.as_ref();
+        let derived = expand_label(hkdf, &master, EXPORTER_LABEL, empty, usize::from(length));
+        let value = expand_label(hkdf, &derived, b"exporter", empty, EXPORTER_LENGTH);
+        assert_eq!(hex::encode(value), expected);
     }
 }
 

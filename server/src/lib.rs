@@ -36,5 +36,7 @@ mod peer;
 pub mod runtime;
 pub mod serve;
 pub mod signals;
+mod stream;
 pub mod supervised;
+pub mod tls;
 mod vectored;

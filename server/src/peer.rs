@@ -14,9 +14,16 @@ mod dialer;
 mod greeting;
 mod link;
 mod listener;
+mod log_budget;
 mod registry;
+mod socket;
+#[cfg(test)]
+mod tests;
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,11 +31,14 @@ use std::time::Duration;
 use biplane_handshake::{Identity, Keys};
 use biplane_wire::{Message, ReplicaFrame, ReplicaId};
 
+use futures::future::{Either, select};
+
 use crate::mailbox::Post;
-use crate::runtime;
-pub(crate) use listener::ListenError;
-pub(crate) use listener::bind;
+use crate::runtime::{self, Receiver, Sender};
+use crate::tls::ReplicaTls;
+use log_budget::LogBudget;
 use registry::Registry;
+pub(crate) use socket::{ListenError, bind};
 
 /// Frames waiting between all readers and the node's loop.
 pub(crate) const INBOUND_CAPACITY: usize = 1024;
@@ -66,6 +76,8 @@ pub(crate) struct MeshConfig {
     pub(crate) peers: Vec<(ReplicaId, SocketAddr)>,
     /// Keys when authentication is on.
     pub(crate) keys: Option<Keys>,
+    /// Both TLS roles when TLS is on.
+    pub(crate) tls: Option<ReplicaTls>,
     /// Largest accepted frame.
     pub(crate) message_size_max: u32,
     /// Frames queued per peer.
@@ -78,6 +90,8 @@ pub(crate) struct MeshConfig {
     pub(crate) reconnect_period: Duration,
     /// Drain time of a closing link.
     pub(crate) close_timeout: Duration,
+    /// Time to say goodbye on a link that has nothing more to write.
+    pub(crate) close_grace: Duration,
 }
 
 /// Counts of what the mesh dropped or refused.
@@ -91,14 +105,24 @@ pub(crate) struct MeshCounters {
     pub(crate) refused_frames: AtomicU64,
     /// Received frames of another cluster or with an impossible replica id.
     pub(crate) foreign_frames: AtomicU64,
+    /// Frames queued or being written when their link was lost.
+    pub(crate) lost_with_link: AtomicU64,
     /// Connections closed for a framing violation.
     pub(crate) closed_framing: AtomicU64,
     /// Handshakes that ended in a refusal, a timeout or an error.
     pub(crate) handshakes_failed: AtomicU64,
     /// Connections turned away because too many handshakes were in flight.
     pub(crate) handshakes_overflow: AtomicU64,
+    /// Connections dialed.
+    pub(crate) dials: AtomicU64,
+    /// Links registered.
+    pub(crate) links_up: AtomicU64,
+    /// Finished handshakes whose peer had a link already.
+    pub(crate) links_refused: AtomicU64,
     /// Frames written.
     pub(crate) frames_out: AtomicU64,
+    /// Writes they took, counted in batches.
+    pub(crate) batches_out: AtomicU64,
     /// Frames received and passed on.
     pub(crate) frames_in: AtomicU64,
 }
@@ -112,13 +136,28 @@ struct Shared {
     config: MeshConfig,
     registry: Registry,
     counters: MeshCounters,
+    log_budget: LogBudget,
     events: Post<PeerEvent>,
+    /// Never holds anything; its end is the end of the mesh.
+    closing: Receiver<Infallible>,
+}
+
+impl Shared {
+    /// The result of `future`, or `None` when the mesh closes first.
+    async fn unless_closing<F: Future>(&self, future: F) -> Option<F::Output> {
+        match select(pin!(self.closing.recv()), pin!(future)).await {
+            Either::Left(_) => None,
+            Either::Right((output, _)) => Some(output),
+        }
+    }
 }
 
 /// The mesh of a running node.
 #[derive(Clone)]
 pub(crate) struct Mesh {
     shared: Arc<Shared>,
+    /// Keeps the tasks going.
+    _closing: Sender<Infallible>,
 }
 
 impl Mesh {
@@ -127,13 +166,16 @@ impl Mesh {
     /// # Errors
     /// [`ListenError`] when the replica address cannot be bound.
     pub(crate) fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
-        let listener = listener::bind(config.listen)?;
+        let listener = bind(config.listen)?;
+        let (closing_sender, closing) = runtime::bounded(1);
         let registry = Registry::new(config.identity.replica_count);
         let shared = Arc::new(Shared {
             config,
             registry,
             counters: MeshCounters::default(),
+            log_budget: LogBudget::new(),
             events,
+            closing,
         });
         runtime::spawn(listener::accept(listener, Arc::clone(&shared)));
         // The pair rule of chapter 02 section 2.2: the lower id dials.
@@ -142,7 +184,10 @@ impl Mesh {
                 runtime::spawn(dialer::keep_dialed(peer, address, Arc::clone(&shared)));
             }
         }
-        Ok(Self { shared })
+        Ok(Self {
+            shared,
+            _closing: closing_sender,
+        })
     }
 
     /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
@@ -165,14 +210,15 @@ impl Mesh {
         &self.shared.counters
     }
 
-    /// Closes every link after what is queued has been written, within the close budget, and
-    /// refuses new ones.
+    /// Closes the listener, gives up handshakes and dials, and ends every link after what is
+    /// queued has been written, within the close budget.
     pub(crate) async fn shut_down(&self) {
+        self.shared.closing.close();
         self.shared.registry.close();
         let budget = self.shared.config.close_timeout;
         let step = Duration::from_millis(5);
         let mut waited = Duration::ZERO;
-        while self.shared.registry.live() > 0 && waited < budget {
+        while self.shared.registry.running() > 0 && waited < budget {
             runtime::sleep(step).await;
             waited += step;
         }

@@ -4,9 +4,7 @@
 use std::io::{self, IoSlice};
 
 use biplane_wire::Message;
-use futures::AsyncWriteExt as _;
-
-use crate::runtime::TcpStream;
+use futures::{AsyncWrite, AsyncWriteExt as _};
 
 /// Slices of one call; the operating system takes at most 1024.
 const SLICES_MAX: usize = 1024;
@@ -32,7 +30,14 @@ impl Slices for Message {
 }
 
 /// Writes all frames of `batch`.
-pub(crate) async fn write_all<S: Slices>(mut stream: &TcpStream, batch: &[S]) -> io::Result<()> {
+///
+/// Inside TLS the same call fills whole records from many frames; one write a frame would cost a
+/// record and a system call each.
+pub(crate) async fn write_all<W, S>(stream: &mut W, batch: &[S]) -> io::Result<()>
+where
+    W: AsyncWrite + Unpin,
+    S: Slices,
+{
     let mut slices = Vec::with_capacity(batch.len());
     for frame in batch {
         frame.append(&mut slices);

@@ -224,7 +224,7 @@ async fn write(stream: TcpStream, replies: Receiver<ClientFrame>) {
                 Err(_) => break,
             }
         }
-        if vectored::write_all(&stream, &batch).await.is_err() {
+        if vectored::write_all(&mut &stream, &batch).await.is_err() {
             break;
         }
         batch.clear();

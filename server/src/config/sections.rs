@@ -179,6 +179,15 @@ pub struct ClusterTls {
     pub ca_file: String,
 }
 
+impl ClusterTls {
+    /// True when any of the files is named.
+    pub fn names_a_file(&self) -> bool {
+        [&self.cert_file, &self.key_file, &self.ca_file]
+            .iter()
+            .any(|file| !file.trim().is_empty())
+    }
+}
+
 /// `[cluster.coordinator]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -253,7 +253,19 @@ fn secrets(cluster: &Cluster) -> Result<(), ConfigError> {
         !tls.enabled || auth.enabled,
         "cluster.tls.enabled",
         "needs cluster.auth.enabled = true",
-    )
+    )?;
+    for (key, file) in [
+        ("cluster.tls.cert_file", &tls.cert_file),
+        ("cluster.tls.key_file", &tls.key_file),
+        ("cluster.tls.ca_file", &tls.ca_file),
+    ] {
+        rule(
+            !tls.enabled || tls.self_signed || !file.trim().is_empty(),
+            key,
+            "is mandatory when cluster.tls is enabled without self_signed",
+        )?;
+    }
+    Ok(())
 }
 
 fn metadata(config: &Config) -> Result<(), ConfigError> {
@@ -370,11 +382,6 @@ fn unsupported(config: &Config) -> Result<(), ConfigError> {
         !on(&config.tcp.tls),
         "tcp.tls.enabled",
         "client TLS is not served yet",
-    )?;
-    rule(
-        !config.cluster.tls.enabled,
-        "cluster.tls.enabled",
-        "replica TLS is not served yet",
     )?;
     rule(
         !on(&config.encryption),

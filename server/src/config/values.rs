@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
+use zeroize::Zeroize as _;
 
 /// A duration as the file writes it: `5s`, `1h 30m`, `500ms`; `0`, `none`, `disabled` and
 /// `unlimited` are zero (chapter 09 section 4.1).
@@ -164,10 +165,16 @@ impl<'de> Deserialize<'de> for ConfigSize {
     }
 }
 
-/// A secret string: its `Debug` form never shows the text.
+/// A secret string: its `Debug` form never shows the text, and it is wiped when dropped.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(pub String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -28,6 +28,7 @@ use crate::passwords::Passwords;
 use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
 use crate::runtime;
 use crate::supervised::Report;
+use crate::tls::{ReplicaTls, TlsError};
 
 /// Client requests waiting between all connections and the loop.
 const CLIENT_CAPACITY: usize = 1024;
@@ -72,6 +73,9 @@ pub enum BootError {
     /// Secrets.
     #[error("cluster.auth: {0}")]
     Secret(#[from] SecretError),
+    /// Certificates and keys.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A port.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -100,6 +104,12 @@ struct Senders {
     stop: Post<()>,
 }
 
+/// What the replica plane is protected with.
+struct Security {
+    keys: Option<Keys>,
+    tls: Option<ReplicaTls>,
+}
+
 impl Node {
     /// Opens everything. The node does not run until [`Node::run`].
     ///
@@ -114,7 +124,10 @@ impl Node {
             );
         }
         let listen = identity.client_listen_address(&settings.config)?;
-        let keys = keys(&settings.config)?;
+        let security = Security {
+            keys: keys(&settings.config)?,
+            tls: replica_tls(&settings.config, &identity)?,
+        };
         let path = settings
             .data
             .clone()
@@ -195,14 +208,14 @@ impl Node {
         };
         node.open_partitions();
         node.flush();
-        node.listen(listen, keys, &senders)?;
+        node.listen(listen, security, &senders)?;
         Ok((node, StopHandle { stop: senders.stop }))
     }
 
     fn listen(
         &mut self,
         client: SocketAddr,
-        keys: Option<Keys>,
+        security: Security,
         senders: &Senders,
     ) -> Result<(), BootError> {
         if self.config.tcp.enabled {
@@ -211,7 +224,7 @@ impl Node {
         }
         let replica = self.identity.own().replica_address;
         if let Some(listen) = replica {
-            let config = mesh_config(&self.config, &self.identity, listen, keys);
+            let config = mesh_config(&self.config, &self.identity, listen, security);
             for (peer, _) in &config.peers {
                 // Nobody is connected yet, and the planes believe what they are told.
                 self.on_link(*peer, false);
@@ -250,6 +263,17 @@ fn keys(config: &Config) -> Result<Option<Keys>, SecretError> {
     Keys::from_secrets(&auth.shared_secret.0, previous).map(Some)
 }
 
+fn replica_tls(config: &Config, identity: &Identity) -> Result<Option<ReplicaTls>, TlsError> {
+    let section = &config.cluster.tls;
+    let Some(own) = identity.own().replica_address else {
+        return Ok(None);
+    };
+    section
+        .enabled
+        .then(|| ReplicaTls::load(section, own.ip()))
+        .transpose()
+}
+
 fn message_size_max(config: &Config) -> u32 {
     u32::try_from(config.message_bus.max_message_size.0).unwrap_or(u32::MAX)
 }
@@ -258,7 +282,7 @@ fn mesh_config(
     config: &Config,
     identity: &Identity,
     listen: SocketAddr,
-    keys: Option<Keys>,
+    security: Security,
 ) -> MeshConfig {
     let bus = &config.message_bus;
     let peers = identity
@@ -275,13 +299,15 @@ fn mesh_config(
         },
         listen,
         peers,
-        keys,
+        keys: security.keys,
+        tls: security.tls,
         message_size_max: message_size_max(config),
         queue_capacity: bus.peer_queue_capacity,
         batch_max: bus.max_batch,
         handshake_grace: bus.handshake_grace.0,
         reconnect_period: bus.reconnect_period.0,
         close_timeout: bus.close_peer_timeout.0,
+        close_grace: bus.close_grace.0,
     }
 }
 

@@ -2,16 +2,18 @@
 //! turns queued frames into as few system calls as it can.
 
 use std::io;
+use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use biplane_wire::{CloseReason, Deframer, Message, ReplicaFrame, ReplicaId, decode_replica};
-use futures::AsyncReadExt as _;
 use tracing::{debug, info, warn};
 
-use super::registry::Link;
+use super::greeting::Greeted;
+use super::registry::{Link, Registration};
 use super::{PeerEvent, Shared, count};
 use crate::runtime::{self, Receiver, TcpStream};
-use crate::vectored;
+use crate::stream::{Reader, Writer};
 
 /// How a link ended.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +22,8 @@ enum LinkEnd {
     Closed,
     #[error(transparent)]
     Framing(#[from] CloseReason),
+    #[error("the peer speaks TLS and this node does not: cluster.tls.enabled must be equal")]
+    TlsPeer,
     #[error("connection lost: {0}")]
     Io(#[from] io::Error),
     #[error("this node is shutting down")]
@@ -27,39 +31,62 @@ enum LinkEnd {
 }
 
 /// Registers a connection that finished its handshake and runs it to its end. Returns at once when
-/// another connection of the peer stays.
+/// another connection of the peer stays. `socket` is the one below reader and writer.
 pub(super) async fn run(
-    peer: ReplicaId,
-    stream: TcpStream,
+    greeted: Greeted,
+    socket: TcpStream,
     deframer: Deframer,
     shared: Arc<Shared>,
 ) {
-    let Some((link, queue)) = shared.registry.register(peer, shared.config.queue_capacity) else {
-        debug!(%peer, "a connection to this replica is already up; the new one is closed");
-        return;
+    let Greeted {
+        established,
+        mut reader,
+        writer,
+    } = greeted;
+    let (peer, key) = (established.peer(), established.key());
+    let capacity = shared.config.queue_capacity;
+    let registered = shared
+        .registry
+        .register(peer, capacity, socket.clone(), key.is_some());
+    let (link, queue, replaced) = match registered {
+        Registration::New {
+            link,
+            queue,
+            replaced,
+        } => (link, queue, replaced),
+        Registration::Kept => {
+            count(&shared.counters.links_refused);
+            debug!(%peer, "a connection to this replica is already up; the new one is closed");
+            return;
+        }
+        Registration::Refused => return,
     };
-    info!(%peer, "replica connected");
+    count(&shared.counters.links_up);
+    info!(%peer, replaced, key = key.map(|key| key.label()), "replica connected");
     shared.events.send(PeerEvent::Up { replica: peer }).await;
-    let writer = runtime::spawn(write(stream.clone(), queue, Arc::clone(&shared)));
-    let end = match read(peer, &stream, deframer, &link, &shared).await {
+    let writer = runtime::spawn(write(writer, queue, socket.clone(), Arc::clone(&shared)));
+    let end = match read(peer, &mut reader, deframer, &link, &shared).await {
         Ok(never) => match never {},
         Err(end) => end,
     };
-    link.close();
-    let _ = stream.shutdown(std::net::Shutdown::Read);
-    let _ = runtime::timeout(shared.config.close_timeout, writer).await;
-    let _ = stream.shutdown(std::net::Shutdown::Both);
-    if shared.registry.deregister(peer, &link) {
-        info!(%peer, reason = %end, "replica disconnected");
+    if shared.registry.retire(peer, &link) {
+        if let Some(withheld) = shared.log_budget.line() {
+            info!(%peer, reason = %end, withheld, "replica disconnected");
+        }
         shared.events.send(PeerEvent::Down { replica: peer }).await;
+        shared.registry.free(peer, &link);
     }
+    let _ = socket.shutdown(Shutdown::Read);
+    let _ = runtime::timeout(shared.config.close_timeout, writer).await;
+    let _ = socket.shutdown(Shutdown::Both);
+    shared.registry.ended();
 }
 
 enum Never {}
 
 async fn read(
     peer: ReplicaId,
-    mut stream: &TcpStream,
+    reader: &mut Reader,
     mut deframer: Deframer,
     link: &Link,
     shared: &Shared,
@@ -71,18 +98,28 @@ async fn read(
                 Ok(None) => break,
                 Err(reason) => {
                     count(&shared.counters.closed_framing);
-                    warn!(%peer, %reason, "framing violation; the connection is closed");
-                    return Err(reason.into());
+                    return Err(framing(reader, reason));
                 }
             }
         }
-        let received = stream.read(deframer.read_slice()).await?;
+        let received = reader.read(deframer.read_slice()).await?;
         if received == 0 {
-            deframer.finish()?;
-            return Err(LinkEnd::Closed);
+            return Err(match deframer.finish() {
+                Ok(()) => LinkEnd::Closed,
+                Err(reason) => framing(reader, reason),
+            });
         }
         deframer.advance(received);
         link.mark_heard();
+    }
+}
+
+/// A dialer without authentication learns only here that the acceptor speaks TLS.
+fn framing(reader: &Reader, reason: CloseReason) -> LinkEnd {
+    if reader.opened_like_tls() {
+        LinkEnd::TlsPeer
+    } else {
+        LinkEnd::Framing(reason)
     }
 }
 
@@ -101,7 +138,9 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         // act for any client (chapter 01 section 6.3).
         Ok(ReplicaFrame::RoutedRequest(_)) => {
             count(&shared.counters.refused_frames);
-            warn!(%peer, "a client request from a replica is dropped");
+            if let Some(withheld) = shared.log_budget.line() {
+                warn!(%peer, withheld, "a client request from a replica is dropped");
+            }
             Ok(())
         }
         Ok(frame) => {
@@ -115,7 +154,10 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         }
         Err(refusal) => {
             count(&shared.counters.refused_frames);
-            warn!(%peer, label = refusal.label(), %refusal, "a frame is dropped");
+            if let Some(withheld) = shared.log_budget.line() {
+                let label = refusal.label();
+                warn!(%peer, label, %refusal, withheld, "a frame is dropped");
+            }
             Ok(())
         }
     }
@@ -123,7 +165,13 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
 
 /// Writes until the queue is closed and empty, or the socket fails. The peer learns of an error by
 /// the closed socket, and the reader of this link by the same.
-async fn write(stream: TcpStream, queue: Receiver<Message>, shared: Arc<Shared>) {
+async fn write(
+    mut writer: Writer,
+    queue: Receiver<Message>,
+    socket: TcpStream,
+    shared: Arc<Shared>,
+) {
+    let counters = &shared.counters;
     let mut batch: Vec<Message> = Vec::with_capacity(shared.config.batch_max);
     while let Ok(first) = queue.recv().await {
         batch.push(first);
@@ -133,16 +181,17 @@ async fn write(stream: TcpStream, queue: Receiver<Message>, shared: Arc<Shared>)
                 Err(_) => break,
             }
         }
-        if let Err(error) = vectored::write_all(&stream, &batch).await {
+        let frames = batch.len() as u64;
+        if let Err(error) = writer.write_batch(&batch).await {
             debug!(%error, "writing to a replica failed");
+            let lost = frames + queue.len() as u64;
+            counters.lost_with_link.fetch_add(lost, Ordering::Relaxed);
             break;
         }
-        let frames = batch.len() as u64;
-        shared
-            .counters
-            .frames_out
-            .fetch_add(frames, std::sync::atomic::Ordering::Relaxed);
+        counters.frames_out.fetch_add(frames, Ordering::Relaxed);
+        count(&counters.batches_out);
         batch.clear();
     }
-    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let _ = runtime::timeout(shared.config.close_grace, writer.close()).await;
+    let _ = socket.shutdown(Shutdown::Both);
 }

@@ -1,99 +1,127 @@
 //! The accepting side: a bound number of handshakes at once, each in its own task.
+//!
+//! Nobody is known yet here, so nothing that a stranger does may cost more than a little: a small
+//! task, 256 bytes, one of the slots for the handshake's budget, and now and then a log line. Part
+//! of the slots is kept for the addresses of the roster, so that strangers elsewhere cannot keep a
+//! replica from coming back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use biplane_handshake::INBOUND_HANDSHAKES_MAX;
 use biplane_wire::Deframer;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tracing::{debug, warn};
+use tracing::warn;
 
-use super::{Shared, count, greeting, link};
+use super::{Shared, count, greeting, link, socket};
 use crate::runtime::{self, TcpListener, TcpStream};
 
-/// Unacknowledged bytes older than this end a replica connection, so that a host that vanished
-/// without a word does not hold its link for the quarter of an hour TCP would give it.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
+/// Of the handshakes in flight, so many may come from addresses outside of the roster. Replicas
+/// behind a translated address still find these.
+const INBOUND_STRANGERS_MAX: usize = INBOUND_HANDSHAKES_MAX * 3 / 4;
 /// Pause after a failed accept: descriptors may be exhausted, and a hot loop helps nobody.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A listener cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}")]
-pub struct ListenError {
-    /// The address.
-    pub address: SocketAddr,
-    /// What the operating system said.
-    #[source]
-    pub source: std::io::Error,
+/// Handshakes in flight.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    taken: AtomicUsize,
 }
 
-/// Binds exactly `address`, alone (chapter 02 section 2.1).
-pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    let open = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(4096)?;
-        socket.set_nonblocking(true)?;
-        Ok(TcpListener::from(std::net::TcpListener::from(socket)))
-    };
-    open().map_err(|source| ListenError { address, source })
-}
+/// One handshake in flight, until dropped.
+struct Slot(Arc<Slots>);
 
-/// Options of every replica connection. A refusal is harmless and only logged.
-pub(super) fn tune(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%error, "TCP_NODELAY cannot be set");
-    }
-    #[cfg(target_os = "linux")]
-    if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)) {
-        debug!(%error, "TCP_USER_TIMEOUT cannot be set");
+impl Slots {
+    fn take(self: &Arc<Self>, is_roster: bool) -> Option<Slot> {
+        let limit = if is_roster {
+            INBOUND_HANDSHAKES_MAX
+        } else {
+            INBOUND_STRANGERS_MAX
+        };
+        // Only the accept loop takes, so the number can but fall in between.
+        if self.taken.load(Ordering::Relaxed) >= limit {
+            return None;
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Some(Slot(Arc::clone(self)))
     }
 }
 
-/// Accepts for as long as the node runs.
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Accepts until the mesh closes.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let in_flight = Arc::new(AtomicUsize::new(0));
-    loop {
-        let (stream, address) = match listener.accept().await {
+    let slots = Arc::new(Slots::default());
+    let roster: Vec<IpAddr> = shared
+        .config
+        .peers
+        .iter()
+        .map(|(_, address)| address.ip().to_canonical())
+        .collect();
+    while let Some(accepted) = shared.unless_closing(listener.accept()).await {
+        let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "accepting a replica connection failed");
+                if let Some(withheld) = shared.log_budget.line() {
+                    warn!(%error, withheld, "accepting a replica connection failed");
+                }
                 runtime::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        if shared.registry.is_closing() {
-            return;
-        }
-        if in_flight.load(Ordering::Relaxed) >= INBOUND_HANDSHAKES_MAX {
+        let Some(slot) = slots.take(roster.contains(&address.ip().to_canonical())) else {
             count(&shared.counters.handshakes_overflow);
-            warn!(%address, "too many handshakes in flight; the connection is closed");
-            continue;
-        }
-        in_flight.fetch_add(1, Ordering::Relaxed);
-        let (shared, in_flight) = (Arc::clone(&shared), Arc::clone(&in_flight));
-        runtime::spawn(async move {
-            tune(&stream);
-            let mut deframer = Deframer::new(shared.config.message_size_max);
-            let greeted = greeting::accept(&stream, &mut deframer, &shared.config).await;
-            in_flight.fetch_sub(1, Ordering::Relaxed);
-            match greeted {
-                Ok(established) => {
-                    link::run(established.peer(), stream, deframer, shared).await;
-                }
-                Err(error) => {
-                    count(&shared.counters.handshakes_failed);
-                    warn!(%address, %error, "replica handshake failed");
-                }
+            if let Some(withheld) = shared.log_budget.line() {
+                warn!(%address, withheld, "too many handshakes in flight; the connection is closed");
             }
-        });
+            continue;
+        };
+        runtime::spawn(greet(stream, address, slot, Arc::clone(&shared)));
+    }
+}
+
+async fn greet(stream: TcpStream, address: SocketAddr, slot: Slot, shared: Arc<Shared>) {
+    socket::tune(&stream);
+    let greeted = shared
+        .unless_closing(greeting::accept(&stream, &shared.config))
+        .await;
+    drop(slot);
+    match greeted {
+        Some(Ok(greeted)) => {
+            let deframer = Deframer::new(shared.config.message_size_max);
+            link::run(greeted, stream, deframer, shared).await;
+        }
+        Some(Err(error)) => {
+            count(&shared.counters.handshakes_failed);
+            if let Some(withheld) = shared.log_budget.line() {
+                let label = error.label();
+                warn!(%address, label, %error, withheld, "replica handshake failed");
+            }
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_leave_room_for_the_roster() {
+        let slots = Arc::new(Slots::default());
+        let mut held: Vec<Slot> = std::iter::from_fn(|| slots.take(false)).collect();
+        assert_eq!(held.len(), INBOUND_STRANGERS_MAX);
+        held.extend(std::iter::from_fn(|| slots.take(true)));
+        assert_eq!(held.len(), INBOUND_HANDSHAKES_MAX);
+        held.truncate(10);
+        assert!(
+            slots.take(false).is_some(),
+            "a slot is free as soon as it is dropped"
+        );
     }
 }

@@ -1,24 +1,30 @@
 //! Which replica is reachable through which connection.
 //!
-//! At most one live link per replica. A second connection for the same id is refused while the
-//! first one is heard from; when the first has been silent it is taken for dead and replaced, since
-//! a peer that dials again has lost its own end (chapter 02 section 2.4 allows both).
+//! At most one live link per replica: the one that was first stays, a second one is refused
+//! (chapter 02 section 2.4). But a peer that dials again has lost its own end, so a refused
+//! connection makes the old one prove itself: the kernel asks the other end with a probe that no
+//! program there sees, and a host that knows nothing of the connection answers with a reset. Where
+//! the new connection proved membership and the old one has been silent for a while, that is proof
+//! enough, and it is replaced at once.
 
+use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use biplane_wire::{Message, ReplicaId};
 use parking_lot::Mutex;
 
-use crate::runtime::{Receiver, Sender, TrySendError, bounded};
+use super::socket;
+use crate::runtime::{Receiver, Sender, TcpStream, TrySendError, bounded};
 
-/// A link that was silent for this long loses against a new connection of the same peer. A live
-/// peer broadcasts a Commit every 500 ms by default in one direction, so a second without a byte
-/// alone does not prove death, but together with a new, completed handshake it does.
+/// A link that was silent for this long loses against a new, authenticated connection of the same
+/// peer. A live peer broadcasts a Commit every 500 ms by default in one direction, so a second
+/// without a byte alone does not prove death, but together with such a handshake it does.
 const SILENCE_BEFORE_REPLACEMENT: Duration = Duration::from_secs(2);
 
 /// Outcome of a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     /// In the queue.
     Queued,
@@ -28,11 +34,29 @@ pub(super) enum Sent {
     Full,
 }
 
+/// Outcome of a registration.
+pub(super) enum Registration {
+    /// The connection is the peer's link now.
+    New {
+        /// The link.
+        link: Arc<Link>,
+        /// What is to be written.
+        queue: Receiver<Message>,
+        /// An older link had to go.
+        replaced: bool,
+    },
+    /// Another connection stays; it is being probed.
+    Kept,
+    /// The mesh is closing, or the id is outside the roster.
+    Refused,
+}
+
 /// One registered connection, shared by its reader, its writer and the registry.
 pub(super) struct Link {
     /// Tells a link from its successor.
     generation: u64,
     queue: Sender<Message>,
+    socket: TcpStream,
     started: Instant,
     /// Milliseconds after `started` at which bytes last arrived.
     heard: AtomicU64,
@@ -59,84 +83,129 @@ impl Link {
 /// All links of a node.
 pub(super) struct Registry {
     inner: Mutex<Inner>,
+    /// Connections whose tasks have not ended, registered or not any more.
+    running: AtomicUsize,
 }
 
 struct Inner {
-    links: Vec<Option<Arc<Link>>>,
+    slots: Vec<Slot>,
     generation: u64,
     closing: bool,
 }
 
+#[derive(Default)]
+struct Slot {
+    link: Option<Arc<Link>>,
+    /// The link has ended but the node does not know yet: nothing is sent, and nobody may take its
+    /// place, or the node would hear of the end after it heard of the successor.
+    ending: bool,
+}
+
 impl Registry {
     pub(super) fn new(replica_count: u8) -> Self {
-        let links = (0..replica_count).map(|_| None).collect();
         Self {
             inner: Mutex::new(Inner {
-                links,
+                slots: (0..replica_count).map(|_| Slot::default()).collect(),
                 generation: 0,
                 closing: false,
             }),
+            running: AtomicUsize::new(0),
         }
     }
 
-    /// Registers a connection that finished its handshake. `None`: another one stays.
+    /// Registers a connection that finished its handshake. `proven`: the peer is a member of the
+    /// cluster, not just somebody who says so.
     pub(super) fn register(
         &self,
         peer: ReplicaId,
         capacity: usize,
-    ) -> Option<(Arc<Link>, Receiver<Message>)> {
+        socket: TcpStream,
+        proven: bool,
+    ) -> Registration {
         let mut inner = self.inner.lock();
         if inner.closing {
-            return None;
+            return Registration::Refused;
         }
         inner.generation += 1;
         let generation = inner.generation;
-        let slot = inner.links.get_mut(usize::from(peer.0))?;
-        if let Some(old) = slot {
-            if !old.is_silent() {
-                return None;
+        let Some(slot) = inner.slots.get_mut(usize::from(peer.0)) else {
+            return Registration::Refused;
+        };
+        let mut replaced = false;
+        if let Some(old) = &slot.link {
+            if slot.ending || !(proven && old.is_silent()) {
+                socket::probe(&old.socket);
+                return Registration::Kept;
             }
             old.close();
+            // Nobody is there to read what is queued, and its tasks shall not wait for that.
+            let _ = old.socket.shutdown(Shutdown::Both);
+            replaced = true;
         }
-        let (queue, receiver) = bounded(capacity);
+        let (sender, queue) = bounded(capacity);
         let link = Arc::new(Link {
             generation,
-            queue,
+            queue: sender,
+            socket,
             started: Instant::now(),
             heard: AtomicU64::new(0),
         });
-        *slot = Some(Arc::clone(&link));
-        Some((link, receiver))
+        slot.link = Some(Arc::clone(&link));
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Registration::New {
+            link,
+            queue,
+            replaced,
+        }
     }
 
-    /// Removes `link` unless a successor took its place. True when the peer is unreachable now.
-    pub(super) fn deregister(&self, peer: ReplicaId, link: &Link) -> bool {
+    /// The link has ended. True when it was the peer's: then the node is to be told, and after
+    /// that [`Registry::free`] is to be called.
+    pub(super) fn retire(&self, peer: ReplicaId, link: &Link) -> bool {
+        link.close();
         let mut inner = self.inner.lock();
-        let Some(slot) = inner.links.get_mut(usize::from(peer.0)) else {
-            return false;
-        };
-        let current = slot
-            .as_ref()
-            .is_some_and(|slot| slot.generation == link.generation);
-        if current {
-            *slot = None;
+        match Self::own_slot(&mut inner, peer, link) {
+            Some(slot) => {
+                slot.ending = true;
+                true
+            }
+            None => false,
         }
-        current
+    }
+
+    /// Makes room for the next link of the peer.
+    pub(super) fn free(&self, peer: ReplicaId, link: &Link) {
+        let mut inner = self.inner.lock();
+        if let Some(slot) = Self::own_slot(&mut inner, peer, link) {
+            *slot = Slot::default();
+        }
+    }
+
+    /// The tasks of a link are done.
+    pub(super) fn ended(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn own_slot<'a>(inner: &'a mut Inner, peer: ReplicaId, link: &Link) -> Option<&'a mut Slot> {
+        let slot = inner.slots.get_mut(usize::from(peer.0))?;
+        let current = slot.link.as_ref()?.generation == link.generation;
+        current.then_some(slot)
     }
 
     /// True while a link to `peer` is registered.
     pub(super) fn is_linked(&self, peer: ReplicaId) -> bool {
         self.inner
             .lock()
-            .links
+            .slots
             .get(usize::from(peer.0))
-            .is_some_and(Option::is_some)
+            .is_some_and(|slot| slot.link.is_some())
     }
 
     /// Queues a frame without waiting.
     pub(super) fn send(&self, to: ReplicaId, message: Message) -> Sent {
         let inner = self.inner.lock();
-        let Some(Some(link)) = inner.links.get(usize::from(to.0)) else {
+        let slot = inner.slots.get(usize::from(to.0));
+        let Some(link) = slot.and_then(|slot| slot.link.as_ref()) else {
             return Sent::NoLink;
         };
         match link.queue.try_send(message) {
@@ -150,59 +219,141 @@ impl Registry {
     pub(super) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closing = true;
-        for link in inner.links.iter().flatten() {
+        for link in inner.slots.iter().filter_map(|slot| slot.link.as_ref()) {
             link.close();
         }
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        self.inner.lock().closing
-    }
-
-    /// Links that have not ended yet.
-    pub(super) fn live(&self) -> usize {
-        self.inner.lock().links.iter().flatten().count()
+    /// Links whose tasks have not ended yet.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{self, TcpListener};
+
+    const PEER: ReplicaId = ReplicaId(1);
+
+    /// A connection of this process with itself; the other end is returned, too.
+    fn socket() -> (TcpStream, TcpStream) {
+        runtime::block_on(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let near = TcpStream::connect(address).await.expect("connects");
+            let (far, _) = listener.accept().await.expect("accepts");
+            (near, far)
+        })
+    }
+
+    fn register(registry: &Registry, proven: bool) -> Option<(Arc<Link>, bool)> {
+        match registry.register(PEER, 4, socket().0, proven) {
+            // The queue stays open without its receiver being held here.
+            Registration::New {
+                link,
+                queue,
+                replaced,
+            } => {
+                std::mem::forget(queue);
+                Some((link, replaced))
+            }
+            Registration::Kept | Registration::Refused => None,
+        }
+    }
 
     #[test]
     fn the_first_link_stays_while_it_is_heard_from() {
         let registry = Registry::new(3);
-        let (link, _queue) = registry.register(ReplicaId(1), 4).expect("no link yet");
-        assert!(registry.register(ReplicaId(1), 4).is_none());
-        assert!(registry.is_linked(ReplicaId(1)));
-        assert!(registry.deregister(ReplicaId(1), &link));
-        assert!(!registry.is_linked(ReplicaId(1)));
-        assert!(registry.register(ReplicaId(1), 4).is_some());
+        let (link, _) = register(&registry, true).expect("no link yet");
+        assert!(register(&registry, true).is_none());
+        assert!(registry.is_linked(PEER));
+        assert!(registry.retire(PEER, &link));
+        assert!(
+            register(&registry, true).is_none(),
+            "the node is to hear of the end first"
+        );
+        registry.free(PEER, &link);
+        assert!(!registry.is_linked(PEER));
+        assert!(register(&registry, true).is_some());
     }
 
     #[test]
-    fn a_late_end_of_an_old_link_does_not_touch_its_successor() {
+    fn a_silent_link_is_replaced_by_a_member_and_by_nobody_else() {
         let registry = Registry::new(3);
-        let (old, _queue) = registry.register(ReplicaId(2), 4).expect("no link yet");
-        assert!(registry.deregister(ReplicaId(2), &old));
-        let (_new, _queue) = registry.register(ReplicaId(2), 4).expect("free again");
-        assert!(!registry.deregister(ReplicaId(2), &old));
-        assert!(registry.is_linked(ReplicaId(2)));
+        let (mut old, _) = register(&registry, true).expect("no link yet");
+        {
+            // Silence without waiting for it.
+            let mut inner = registry.inner.lock();
+            let slot = inner.slots.get_mut(1).expect("a slot");
+            let link = slot.link.take().expect("a link");
+            drop(old);
+            let mut link = Arc::into_inner(link).expect("nobody else holds it");
+            link.started -= SILENCE_BEFORE_REPLACEMENT;
+            old = Arc::new(link);
+            slot.link = Some(Arc::clone(&old));
+        }
+        assert!(
+            register(&registry, false).is_none(),
+            "anybody can say that he is replica 1"
+        );
+        let (new, replaced) = register(&registry, true).expect("a member");
+        assert!(replaced);
+        assert!(!registry.retire(PEER, &old), "its end is no news");
+        registry.free(PEER, &old);
+        assert!(registry.is_linked(PEER));
+        assert!(registry.retire(PEER, &new));
     }
 
     #[test]
     fn ids_outside_the_roster_have_no_link() {
         let registry = Registry::new(3);
-        assert!(registry.register(ReplicaId(3), 4).is_none());
+        let outside = registry.register(ReplicaId(3), 4, socket().0, true);
+        assert!(matches!(outside, Registration::Refused));
         assert!(!registry.is_linked(ReplicaId(200)));
     }
 
     #[test]
     fn a_closing_registry_takes_no_new_link() {
         let registry = Registry::new(3);
-        let (_link, queue) = registry.register(ReplicaId(1), 4).expect("no link yet");
+        let Registration::New { queue, .. } = registry.register(PEER, 4, socket().0, true) else {
+            panic!("no link yet");
+        };
         registry.close();
         assert!(queue.is_closed());
-        assert!(registry.register(ReplicaId(2), 4).is_none());
+        let late = registry.register(ReplicaId(2), 4, socket().0, true);
+        assert!(matches!(late, Registration::Refused));
+        assert_eq!(
+            registry.running(),
+            1,
+            "its tasks have not said that they are done"
+        );
+    }
+
+    #[test]
+    fn the_newest_frame_is_dropped_when_the_queue_is_full() {
+        let registry = Registry::new(3);
+        let Registration::New { queue, .. } = registry.register(PEER, 2, socket().0, true) else {
+            panic!("no link yet");
+        };
+        let frame = |counter| {
+            let mut header = biplane_wire::CommitHeader::new(biplane_wire::Command::Commit);
+            header.frame.set_view(biplane_wire::View(counter));
+            Message::sealed(header, &[])
+        };
+        assert_eq!(registry.send(PEER, frame(1)), Sent::Queued);
+        assert_eq!(registry.send(PEER, frame(2)), Sent::Queued);
+        assert_eq!(registry.send(PEER, frame(3)), Sent::Full);
+        assert_eq!(registry.send(ReplicaId(2), frame(4)), Sent::NoLink);
+        let left = |queue: &Receiver<Message>| {
+            let message = queue.try_recv().expect("queued");
+            message.generic().frame.view().0
+        };
+        assert_eq!(
+            (left(&queue), left(&queue)),
+            (1, 2),
+            "older frames stay, in order"
+        );
     }
 }

@@ -1,0 +1,1 @@
+//! The mesh of one process against raw sockets and against other meshes.
