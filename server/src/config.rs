@@ -82,7 +82,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax {
             path: PathBuf::from("(text)"),
-            message: error.to_string().trim_end().to_owned(),
+            message: describe(text, &error),
         })?;
         validate::validate(&config)?;
         Ok(config)
@@ -102,6 +102,26 @@ impl Config {
         .filter(|(_, table)| !table.is_empty())
         .map(|(name, _)| name)
         .collect()
+    }
+}
+
+/// Place, key and reason. Not the whole line, as the library would have it: it may hold a secret,
+/// and this text goes to the log.
+fn describe(text: &str, error: &toml::de::Error) -> String {
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return error.message().to_owned();
+    };
+    let line = before.matches('\n').count();
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    let key = text.lines().nth(line).and_then(|text| text.split_once('='));
+    let key = key.map(|(key, _)| key.trim()).filter(|key| {
+        key.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'.'))
+    });
+    let (line, message) = (line + 1, error.message());
+    match key {
+        Some(key) => format!("line {line}, column {column}, key {key}: {message}"),
+        None => format!("line {line}, column {column}: {message}"),
     }
 }
 

@@ -25,7 +25,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use biplane_handshake::{Identity, Keys};
@@ -140,6 +140,8 @@ struct Shared {
     events: Post<PeerEvent>,
     /// Never holds anything; its end is the end of the mesh.
     closing: Receiver<Infallible>,
+    /// The listener is open.
+    listening: AtomicBool,
 }
 
 impl Shared {
@@ -176,6 +178,7 @@ impl Mesh {
             log_budget: LogBudget::new(),
             events,
             closing,
+            listening: AtomicBool::new(true),
         });
         runtime::spawn(listener::accept(listener, Arc::clone(&shared)));
         // The pair rule of chapter 02 section 2.2: the lower id dials.
@@ -218,7 +221,9 @@ impl Mesh {
         let budget = self.shared.config.close_timeout;
         let step = Duration::from_millis(5);
         let mut waited = Duration::ZERO;
-        while self.shared.registry.running() > 0 && waited < budget {
+        let open =
+            || self.shared.registry.running() > 0 || self.shared.listening.load(Ordering::Relaxed);
+        while open() && waited < budget {
             runtime::sleep(step).await;
             waited += step;
         }

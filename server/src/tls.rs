@@ -22,6 +22,8 @@ use futures_rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDe
 use futures_rustls::rustls;
 use rustls::crypto::CryptoProvider;
 
+#[cfg(test)]
+pub(crate) use any_certificate::AnyCertificate;
 pub(crate) use refusal::TlsRefusal;
 pub(crate) use replica::{ReplicaTls, Session};
 

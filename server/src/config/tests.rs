@@ -29,6 +29,24 @@ replica_id = 2
 ports = { tcp = 8092, tcp_replica = 9092 }
 "#;
 
+/// The shared file with authentication on, and more sections.
+fn with_auth(more: &str) -> String {
+    let secret = "s".repeat(32);
+    format!("{THREE}[cluster.auth]\nenabled = true\nshared_secret = \"{secret}\"\n{more}")
+}
+
+#[test]
+fn replica_tls_needs_authentication_and_files_or_none() {
+    let files = "cert_file = \"a\"\nkey_file = \"b\"\nca_file = \"c\"\n";
+    for more in [
+        format!("[cluster.tls]\nenabled = true\n{files}"),
+        "[cluster.tls]\nenabled = true\nself_signed = true\n".to_owned(),
+        "[cluster.tls]\nenabled = false\n".to_owned(),
+    ] {
+        assert!(Config::parse(&with_auth(&more)).is_ok(), "{more}");
+    }
+}
+
 fn refusal(text: &str) -> String {
     Config::parse(text)
         .expect_err("must be refused")
@@ -167,6 +185,33 @@ fn refusals_name_the_key() {
             "tcp.tls",
         ),
         ("[encryption]\nenabled = true".to_owned(), "encryption"),
+        (
+            format!("{THREE}[cluster.tls]\nenabled = true\nself_signed = true\n"),
+            "needs cluster.auth",
+        ),
+        (
+            with_auth("[cluster.tls]\nenabled = true\n"),
+            "cluster.tls.cert_file",
+        ),
+        (
+            with_auth("[cluster.tls]\nenabled = true\ncert_file = \"a\"\nkey_file = \"b\"\n"),
+            "cluster.tls.ca_file",
+        ),
+        (with_auth("[cluster.tls]\nca = \"typo\"\n"), "ca"),
+        (
+            format!(
+                "{THREE}[cluster.auth]\nshared_secret = \"{}\"\n",
+                "s".repeat(31)
+            ),
+            "at least 32 bytes",
+        ),
+        (
+            format!(
+                "{THREE}[cluster.auth]\nshared_secret = \"{0}\"\nprevious_shared_secret = \"{0}\"\n",
+                "s".repeat(32)
+            ),
+            "must differ",
+        ),
     ];
     for (text, expected) in cases {
         let message = refusal(&text);

@@ -166,9 +166,18 @@ impl<'de> Deserialize<'de> for ConfigSize {
 }
 
 /// A secret string: its `Debug` form never shows the text, and it is wiped when dropped.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub String);
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // An error of the usual kind would quote what it found.
+        match toml::Value::deserialize(deserializer) {
+            Ok(toml::Value::String(text)) => Ok(Self(text)),
+            _ => Err(de::Error::custom("a secret must be a string")),
+        }
+    }
+}
 
 impl Drop for Secret {
     fn drop(&mut self) {
@@ -246,5 +255,23 @@ mod tests {
     fn a_secret_does_not_print_itself() {
         let secret = Secret("correct horse".to_owned());
         assert!(!format!("{secret:?}").contains("horse"));
+    }
+
+    #[test]
+    fn a_secret_of_a_wrong_type_is_refused_without_being_quoted() {
+        use crate::config::Config;
+        for line in [
+            "shared_secret = 271828182845904523",
+            "shared_secret = [\"271828182845904523\"]",
+            "shared_secret = { a = \"271828182845904523\" }",
+            "shared_secret = \"271828182845904523",
+            "shared_secret = 271828182845904523xyz",
+            "shared_secret \"271828182845904523\"",
+        ] {
+            let text = format!("[cluster.auth]\nenabled = true\n{line}\n");
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(!error.contains("27182818"), "{line}: {error}");
+            assert!(error.contains("line 3"), "{line}: {error}");
+        }
     }
 }

@@ -83,6 +83,8 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         };
         runtime::spawn(greet(stream, address, slot, Arc::clone(&shared)));
     }
+    drop(listener);
+    shared.listening.store(false, Ordering::Relaxed);
 }
 
 async fn greet(stream: TcpStream, address: SocketAddr, slot: Slot, shared: Arc<Shared>) {

@@ -15,8 +15,8 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 
 /// Accepts every chain and every name.
 #[derive(Debug)]
-pub(super) struct AnyCertificate {
-    pub(super) provider: Arc<CryptoProvider>,
+pub(crate) struct AnyCertificate {
+    pub(crate) provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for AnyCertificate {
