@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use biplane_wire::{ClusterId, ReplicaId};
 
 pub use sections::{
-    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, Ports, RosterNode,
+    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, ListenerTls, Ports, RosterNode,
 };
 pub use values::{ConfigDuration, ConfigSize, Secret};
 

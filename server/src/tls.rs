@@ -10,6 +10,7 @@
 //! configuration key it came from. Sessions themselves are in the files below this one.
 
 mod any_certificate;
+mod client;
 mod refusal;
 mod replica;
 
@@ -24,6 +25,7 @@ use rustls::crypto::CryptoProvider;
 
 #[cfg(test)]
 pub(crate) use any_certificate::AnyCertificate;
+pub(crate) use client::ClientTls;
 pub(crate) use refusal::TlsRefusal;
 pub(crate) use replica::{ReplicaTls, Session};
 

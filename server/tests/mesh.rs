@@ -4,6 +4,8 @@
 //! What needs root (a network that delays, loses and cuts) is `tests/netns`, outside of the test
 //! command.
 
+#[path = "mesh/client_tls.rs"]
+mod client_tls;
 #[path = "mesh/faults.rs"]
 mod faults;
 #[path = "mesh/hostile.rs"]

@@ -315,6 +315,23 @@ fn the_runtime_is_named_in_one_file() {
     }
 }
 
+/// A link must neither die nor stay because somebody set the clock.
+#[test]
+fn the_mesh_reads_no_wall_clock() {
+    let mut sources = files(&root().join("server/src/peer"), &[".rs"]);
+    sources.push(root().join("server/src/peer.rs"));
+    assert!(sources.len() > 7);
+    for file in sources {
+        for word in ["SystemTime", "wall_micros", "UNIX_EPOCH"] {
+            assert!(
+                !contains_word(&read(&file), word),
+                "{}: {word}",
+                file.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn the_tree_names_no_machine_and_no_registry() {
     // Assembled, so that this file does not contain them.

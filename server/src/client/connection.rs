@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use biplane_wire::{Command, Deframer, Message, Refusal, RequestHeader, Typed, decode_client};
-use futures::AsyncReadExt as _;
 use tracing::{debug, trace, warn};
 
 use super::reply::ClientFrame;
 use crate::mailbox::Post;
 use crate::runtime::{self, Receiver, Sender, TcpListener, TcpStream, bounded};
-use crate::vectored;
+use crate::stream::{self, Reader, Writer};
+use crate::tls::ClientTls;
 
 /// Requests a connection may have in flight, counted with one more for each MiB of their size. A
 /// client that sends faster than it is served is slowed by TCP, not by our memory.
@@ -95,6 +95,12 @@ pub(crate) struct ListenerState {
     pub(crate) message_size_max: u32,
     /// Towards the node.
     pub(crate) events: Post<ClientEvent>,
+    /// With TLS; plain otherwise.
+    pub(crate) tls: Option<ClientTls>,
+    /// Budget of a TLS handshake.
+    pub(crate) handshake_grace: Duration,
+    /// Time to end a TLS session in order.
+    pub(crate) close_grace: Duration,
     /// Set when the node shuts down.
     pub(crate) closing: AtomicBool,
     /// Frames dropped because they are no requests.
@@ -126,6 +132,22 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "TCP_NODELAY cannot be set");
     }
+    let (reader, writer) = match &state.tls {
+        None => stream::plain(stream.clone()),
+        Some(tls) => {
+            match runtime::timeout(state.handshake_grace, tls.accept(stream.clone())).await {
+                Some(Ok(session)) => stream::tls(session),
+                Some(Err(error)) => {
+                    debug!(connection = id, %address, label = error.label(), %error, "no TLS session");
+                    return;
+                }
+                None => {
+                    debug!(connection = id, %address, "the TLS handshake takes too long");
+                    return;
+                }
+            }
+        }
+    };
     let (outbox, replies) = bounded(OUTBOX_CAPACITY);
     let (permits, credit) = bounded(CREDIT);
     let handle = Handle { outbox, credit };
@@ -140,8 +162,9 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
     {
         return;
     }
-    let writer = runtime::spawn(write(stream.clone(), replies));
-    read(id, &stream, &permits, &state).await;
+    let grace = state.close_grace;
+    let writer = runtime::spawn(write(writer, replies, stream.clone(), grace));
+    read(id, reader, &permits, &state).await;
     trace!(connection = id, %address, "client connection ended");
     state.events.send(ClientEvent::Closed { id }).await;
     let _ = stream.shutdown(std::net::Shutdown::Read);
@@ -149,12 +172,7 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-async fn read(
-    id: ConnectionId,
-    mut stream: &TcpStream,
-    permits: &Sender<()>,
-    state: &ListenerState,
-) {
+async fn read(id: ConnectionId, mut reader: Reader, permits: &Sender<()>, state: &ListenerState) {
     let mut deframer = Deframer::new(state.message_size_max);
     loop {
         loop {
@@ -171,7 +189,7 @@ async fn read(
                 }
             }
         }
-        match stream.read(deframer.read_slice()).await {
+        match reader.read(deframer.read_slice()).await {
             Ok(0) | Err(_) => return,
             Ok(received) => deframer.advance(received),
         }
@@ -214,7 +232,12 @@ fn check(message: Message) -> Result<Typed<RequestHeader>, Refusal> {
     decode_client(message)
 }
 
-async fn write(stream: TcpStream, replies: Receiver<ClientFrame>) {
+async fn write(
+    mut writer: Writer,
+    replies: Receiver<ClientFrame>,
+    socket: TcpStream,
+    close_grace: Duration,
+) {
     let mut batch: Vec<ClientFrame> = Vec::with_capacity(BATCH_MAX);
     while let Ok(first) = replies.recv().await {
         batch.push(first);
@@ -224,10 +247,11 @@ async fn write(stream: TcpStream, replies: Receiver<ClientFrame>) {
                 Err(_) => break,
             }
         }
-        if vectored::write_all(&mut &stream, &batch).await.is_err() {
+        if writer.write_batch(&batch).await.is_err() {
             break;
         }
         batch.clear();
     }
-    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let _ = runtime::timeout(close_grace, writer.close()).await;
+    let _ = socket.shutdown(std::net::Shutdown::Both);
 }

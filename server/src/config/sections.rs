@@ -370,8 +370,33 @@ pub struct Tcp {
     pub enabled: bool,
     /// `IP:PORT`; with clustering the port comes from the roster.
     pub address: String,
-    /// Read to refuse `enabled = true`: client TLS is not served yet.
-    pub tls: toml::Table,
+    /// TLS on the same port, in place of plain TCP.
+    pub tls: ListenerTls,
+}
+
+/// `[tcp.tls]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct ListenerTls {
+    /// Speak TLS with clients.
+    pub enabled: bool,
+    /// Mint a certificate at boot while `cert_file` does not exist.
+    pub self_signed: bool,
+    /// PEM chain.
+    pub cert_file: String,
+    /// PEM key.
+    pub key_file: String,
+}
+
+impl Default for ListenerTls {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            self_signed: true,
+            cert_file: "core/certs/iggy_cert.pem".to_owned(),
+            key_file: "core/certs/iggy_key.pem".to_owned(),
+        }
+    }
 }
 
 impl Default for Tcp {
@@ -379,7 +404,7 @@ impl Default for Tcp {
         Self {
             enabled: true,
             address: "127.0.0.1:8090".to_owned(),
-            tls: toml::Table::new(),
+            tls: ListenerTls::default(),
         }
     }
 }

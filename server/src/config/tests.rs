@@ -180,10 +180,7 @@ fn refusals_name_the_key() {
             "[message_bus]\npeer_queue_capacity = 128".to_owned(),
             "peer_queue_capacity",
         ),
-        (
-            "[tcp]\naddress = \"localhost\"\n[tcp.tls]\nenabled = true".to_owned(),
-            "tcp.tls",
-        ),
+        ("[tcp.tls]\nenabled = 1".to_owned(), "enabled"),
         ("[encryption]\nenabled = true".to_owned(), "encryption"),
         (
             format!("{THREE}[cluster.tls]\nenabled = true\nself_signed = true\n"),

@@ -379,11 +379,6 @@ fn unsupported(config: &Config) -> Result<(), ConfigError> {
             .unwrap_or(false)
     };
     rule(
-        !on(&config.tcp.tls),
-        "tcp.tls.enabled",
-        "client TLS is not served yet",
-    )?;
-    rule(
         !on(&config.encryption),
         "encryption.enabled",
         "at-rest encryption is not served yet",

@@ -28,7 +28,7 @@ use crate::passwords::Passwords;
 use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
 use crate::runtime;
 use crate::supervised::Report;
-use crate::tls::{ReplicaTls, TlsError};
+use crate::tls::{ClientTls, ReplicaTls, TlsError};
 
 /// Client requests waiting between all connections and the loop.
 const CLIENT_CAPACITY: usize = 1024;
@@ -128,6 +128,8 @@ impl Node {
             keys: keys(&settings.config)?,
             tls: replica_tls(&settings.config, &identity)?,
         };
+        let tls = &settings.config.tcp.tls;
+        let client_tls = tls.enabled.then(|| ClientTls::load(tls)).transpose()?;
         let path = settings
             .data
             .clone()
@@ -176,6 +178,9 @@ impl Node {
         let listener = Arc::new(ListenerState {
             message_size_max: message_size_max(&settings.config),
             events: senders.clients.clone(),
+            tls: client_tls,
+            handshake_grace: settings.config.message_bus.handshake_grace.0,
+            close_grace: settings.config.message_bus.close_grace.0,
             closing: AtomicBool::new(false),
             refused: AtomicU64::new(0),
         });

@@ -93,7 +93,8 @@ async fn links_come_back_from_everything_and_nothing_acknowledged_is_lost() {
     assert!(during < BACK_LIMIT && back < BACK_LIMIT);
 
     nodes.check_alive();
-    load.finish(&mut nodes).await;
+    let addresses = nodes.client_addresses();
+    load.finish(&addresses, || nodes.check_alive()).await;
 }
 
 #[test]

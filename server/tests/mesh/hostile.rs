@@ -173,6 +173,35 @@ impl Drop for Attack {
     }
 }
 
+/// The longest time for which this process itself got no turn: on a shared machine that is what a
+/// low rate may mean.
+struct Stalls {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Duration>,
+}
+
+impl Stalls {
+    fn watch() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !seen.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                thread::sleep(TURN);
+                longest = longest.max(start.elapsed() - TURN);
+            }
+            longest
+        });
+        Self { stop, thread }
+    }
+
+    fn longest(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it only sleeps")
+    }
+}
+
 /// Batches acknowledged in a window, per second.
 async fn rate(load: &Load, window: Duration) -> f64 {
     let (before, start) = (load.acknowledged(), Instant::now());
@@ -194,6 +223,7 @@ async fn a_thousand_hostile_connections_change_neither_service_nor_memory() {
     sleep(window / 2).await;
     let before: Vec<u64> = (0..3).map(|node| nodes.memory(node)).collect();
 
+    let stalls = Stalls::watch();
     let (mut quiet, mut attacked, mut opened, mut highest) = (0.0, 0.0, 0, vec![0; 3]);
     for round in 0..2 {
         let alone = rate(&load, window).await;
@@ -220,10 +250,11 @@ async fn a_thousand_hostile_connections_change_neither_service_nor_memory() {
         .collect();
     println!(
         "throughput under attack: {:.0} % of {:.0} batches/s; {opened} connections in all; memory \
-         grew by {growth:?} MiB from {:?} MiB",
+         grew by {growth:?} MiB from {:?} MiB; the machine stood still for {:?} at most",
         100.0 * attacked / quiet,
         quiet / 2.0,
         before.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>(),
+        stalls.longest(),
     );
     assert!(opened >= CONNECTIONS as u64);
     assert!(attacked >= 0.8 * quiet, "service suffers");
@@ -231,7 +262,8 @@ async fn a_thousand_hostile_connections_change_neither_service_nor_memory() {
         let limit = MEMORY_GROWTH_MAX >> 20;
         assert!(growth.iter().all(|mib| *mib < limit), "memory grows");
     }
-    load.finish(&mut nodes).await;
+    let addresses = nodes.client_addresses();
+    load.finish(&addresses, || nodes.check_alive()).await;
     // Nobody of them was taken for a replica: each node has the two links it began with.
     for node in 0..3 {
         let connected = nodes.log(node).matches("replica connected").count();

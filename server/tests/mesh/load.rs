@@ -10,7 +10,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::ledger::Ledger;
-use crate::nodes::Nodes;
 use crate::support::messages::Plan;
 use crate::support::raw_client::{RawClient, RawError};
 use crate::support::sdk::{Application, connect, create_topic};
@@ -93,7 +92,8 @@ impl Load {
     }
 
     /// Stops, and checks on every node that all that was acknowledged is there and in its place.
-    pub(crate) async fn finish(self, nodes: &mut Nodes) {
+    /// `check_alive` panics when a node is not there any more.
+    pub(crate) async fn finish(self, addresses: &[SocketAddr], mut check_alive: impl FnMut()) {
         self.stop.store(true, Ordering::Relaxed);
         for producer in self.producers {
             producer
@@ -102,10 +102,10 @@ impl Load {
                 .expect("every batch is answered");
         }
         let mut contents: Vec<Vec<Vec<u64>>> = Vec::new();
-        for node in 0..3 {
-            contents.push(read_all(nodes, node, &self.ledger));
+        for (node, address) in addresses.iter().enumerate() {
+            contents.push(read_all(node, *address, &self.ledger, &mut check_alive));
         }
-        for node in 1..3 {
+        for node in 1..contents.len() {
             for (partition, (ours, theirs)) in contents[0].iter().zip(&contents[node]).enumerate() {
                 let common = ours.len().min(theirs.len());
                 assert!(
@@ -155,18 +155,29 @@ async fn produce(
 
 /// The message numbers of all partitions as `node` itself serves them, once it holds all that was
 /// acknowledged.
-fn read_all(nodes: &mut Nodes, node: usize, ledger: &Ledger) -> Vec<Vec<u64>> {
-    let mut raw = nodes.raw(node);
+fn read_all(
+    node: usize,
+    address: SocketAddr,
+    ledger: &Ledger,
+    check_alive: &mut impl FnMut(),
+) -> Vec<Vec<u64>> {
+    let mut raw: Option<RawClient> = None;
     (0..ledger.partition_count())
         .map(|partition| {
             let end = ledger.end(partition);
             let mut content = Vec::new();
             let what = format!("node {node} holds {end} messages of partition {partition}");
             wait_until(&what, SERVICE_LIMIT, || {
-                nodes.check_alive();
-                if let Err(error) = read(&mut raw, partition, ledger.plan, &mut content, end) {
-                    raw = RawClient::login(nodes.client_address(node))
-                        .map_err(|error| error.to_string())?;
+                check_alive();
+                let mut attempt = || -> Result<(), RawError> {
+                    let raw = match &mut raw {
+                        Some(raw) => raw,
+                        none => none.insert(RawClient::login(address)?),
+                    };
+                    read(raw, partition, ledger.plan, &mut content, end)
+                };
+                if let Err(error) = attempt() {
+                    raw = None;
                     return Err(error.to_string());
                 }
                 if (content.len() as u64) < end {

@@ -165,6 +165,16 @@ impl Nodes {
         fs::read_to_string(self.log_file(node)).unwrap_or_default()
     }
 
+    /// Starts node 0 without clustering.
+    pub(crate) fn start_single(&mut self, sections: &str) {
+        let text = format!(
+            "{sections}[tcp]\naddress = \"{}\"\n",
+            self.client_address(0)
+        );
+        fs::write(self.config(0), text).expect("the configuration file");
+        self.start(0);
+    }
+
     /// Starts `node` on the data it had.
     pub(crate) fn start(&mut self, node: usize) {
         assert!(self.processes[node].is_none(), "node {node} still runs");

@@ -85,7 +85,8 @@ async fn a_cluster_with_tls_works_refuses_a_foreign_certificate_and_logs_no_secr
     nodes.configure(2, &NodeSetup::new(sections(&files, &files)));
     nodes.start(2);
     load.wait_served("three nodes again").await;
-    load.finish(&mut nodes).await;
+    let addresses = nodes.client_addresses();
+    load.finish(&addresses, || nodes.check_alive()).await;
 
     // The secret, the key derived from it (a published vector) as hex and as numbers, and the
     // private keys of the certificates.
