@@ -35,6 +35,9 @@ pub struct DevArgs {
     /// Folder for data and logs; created when missing, reused when present
     #[arg(long, default_value = "./biplane-data")]
     pub data: PathBuf,
+    /// TLS everywhere: between the nodes, and for clients with a certificate minted for localhost
+    #[arg(long)]
+    pub tls: bool,
 }
 
 /// Arguments of `biplane serve`.

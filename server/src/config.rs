@@ -4,6 +4,7 @@
 //! `[metadata]`, `[partition]`, `[tcp]` and the rest. The first rule that fails refuses the boot
 //! with one line that names the key.
 
+mod secrets;
 mod sections;
 mod validate;
 mod values;
@@ -12,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use biplane_wire::{ClusterId, ReplicaId};
+use zeroize::Zeroizing;
 
 pub use sections::{
     AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, ListenerTls, Ports, RosterNode,
@@ -57,22 +59,27 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads and validates the file at `path`.
+    /// Reads and validates the file at `path`, with the secrets of the environment.
     ///
     /// # Errors
     /// [`ConfigError`] with the first rule that fails.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text).map_err(|error| match error {
+        let text = std::fs::read_to_string(path)
+            .map(Zeroizing::new)
+            .map_err(|source| ConfigError::Unreadable {
+                path: path.to_owned(),
+                source,
+            })?;
+        let mut config = Self::read(&text).map_err(|error| match error {
             ConfigError::Syntax { message, .. } => ConfigError::Syntax {
                 path: path.to_owned(),
                 message,
             },
             other => other,
-        })
+        })?;
+        config.take_secrets(|name| std::env::var(name).ok())?;
+        validate::validate(&config)?;
+        Ok(config)
     }
 
     /// Reads and validates a file's text.
@@ -80,12 +87,16 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with the first rule that fails.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax {
-            path: PathBuf::from("(text)"),
-            message: describe(text, &error),
-        })?;
+        let config = Self::read(text)?;
         validate::validate(&config)?;
         Ok(config)
+    }
+
+    fn read(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: PathBuf::from("(text)"),
+            message: describe(text, &error),
+        })
     }
 
     /// Sections that are present in the file but have no effect in this server.

@@ -1,18 +1,19 @@
-//! Termination requests: SIGINT and SIGTERM become one callback, run on a thread of its own.
+//! Termination requests: SIGINT, SIGTERM and SIGHUP (chapter 02 section 11) become one callback, run
+//! on a thread of its own.
 
 use std::io;
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Calls `stop` at each SIGINT or SIGTERM from now on. The second one ends the process at once: an
+/// Calls `stop` at each of them from now on. The second one ends the process at once: an
 /// operator who asks twice does not want to wait for a drain.
 ///
 /// # Errors
 /// What the operating system said when it refused the handler.
 pub fn on_stop(mut stop: impl FnMut() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {

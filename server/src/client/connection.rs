@@ -138,7 +138,8 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
             match runtime::timeout(state.handshake_grace, tls.accept(stream.clone())).await {
                 Some(Ok(session)) => stream::tls(session),
                 Some(Err(error)) => {
-                    debug!(connection = id, %address, label = error.label(), %error, "no TLS session");
+                    let label = error.label();
+                    debug!(connection = id, %address, label, %error, "no TLS session");
                     return;
                 }
                 None => {

@@ -204,7 +204,8 @@ fn refusals_name_the_key() {
         ),
         (
             format!(
-                "{THREE}[cluster.auth]\nshared_secret = \"{0}\"\nprevious_shared_secret = \"{0}\"\n",
+                "{THREE}[cluster.auth]\nshared_secret = \"{0}\"\n\
+                 previous_shared_secret = \"{0}\"\n",
                 "s".repeat(32)
             ),
             "must differ",

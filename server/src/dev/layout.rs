@@ -70,6 +70,7 @@ pub(super) struct Layout {
     /// Nodes.
     pub(super) nodes: u8,
     base_port: u16,
+    tls: bool,
     /// Held for as long as the cluster runs.
     _lock: File,
 }
@@ -93,12 +94,16 @@ impl Layout {
             folder,
             nodes: args.nodes,
             base_port: args.base_port,
+            tls: args.tls,
             _lock: lock,
         };
         layout.check_ports()?;
-        let mut file = File::create(&layout.config).map_err(unusable)?;
-        file.write_all(layout.config_text().as_bytes())
-            .map_err(unusable)?;
+        let mut text = layout.config_text();
+        if layout.tls {
+            text.push_str(&protection().map_err(unusable)?);
+        }
+        let mut file = private_file(&layout.config).map_err(unusable)?;
+        file.write_all(text.as_bytes()).map_err(unusable)?;
         Ok(layout)
     }
 
@@ -166,6 +171,29 @@ impl Layout {
     }
 }
 
+/// The sections of `--tls`, with a secret of this start: all nodes start together.
+fn protection() -> std::io::Result<String> {
+    let mut secret = String::new();
+    for _ in 0..4 {
+        let part = getrandom::u64().map_err(std::io::Error::other)?;
+        let _ = write!(secret, "{part:016x}");
+    }
+    Ok(format!(
+        "\n[tcp.tls]\nenabled = true\ncert_file = \"\"\n\n\
+         [cluster.auth]\nenabled = true\nshared_secret = \"{secret}\"\n\n\
+         [cluster.tls]\nenabled = true\nself_signed = true\n"
+    ))
+}
+
+/// Creates or empties a file that may hold a secret.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 fn lock(folder: &Path) -> Result<File, LayoutError> {
     let unusable = |source| LayoutError::Folder {
         path: folder.to_owned(),
@@ -213,6 +241,7 @@ mod tests {
             nodes,
             base_port,
             data: folder.to_owned(),
+            tls: false,
         }
     }
 
@@ -229,10 +258,20 @@ mod tests {
     #[test]
     fn the_written_file_is_a_valid_cluster() {
         let folder = tempfile::tempdir().unwrap();
-        for nodes in [1, 3, 5] {
-            let path = folder.path().join(nodes.to_string());
-            let layout = Layout::prepare(&args(&path, nodes, free_base_port())).unwrap();
+        for (nodes, tls) in [(1, false), (3, false), (5, false), (1, true), (3, true)] {
+            let path = folder.path().join(format!("{nodes}-{tls}"));
+            let args = DevArgs {
+                tls,
+                ..args(&path, nodes, free_base_port())
+            };
+            let layout = Layout::prepare(&args).unwrap();
             let config = Config::load(&layout.config).unwrap();
+            assert_eq!(config.cluster.tls.enabled, tls);
+            assert_eq!(config.tcp.tls.enabled, tls);
+            assert_eq!(
+                config.cluster.auth.shared_secret.0.len(),
+                64 * usize::from(tls)
+            );
             let id = (nodes > 1).then_some(0);
             let identity = Identity::new(&config, id).unwrap();
             assert_eq!(identity.replica_count(), nodes);

@@ -115,7 +115,7 @@ impl Node {
     ///
     /// # Errors
     /// [`BootError`] with one sentence for the operator.
-    pub fn boot(settings: Settings) -> Result<(Self, StopHandle), BootError> {
+    pub fn boot(mut settings: Settings) -> Result<(Self, StopHandle), BootError> {
         let identity = Arc::new(Identity::new(&settings.config, settings.replica_id)?);
         for section in settings.config.ignored_sections() {
             warn!(
@@ -128,6 +128,7 @@ impl Node {
             keys: keys(&settings.config)?,
             tls: replica_tls(&settings.config, &identity)?,
         };
+        settings.config.forget_secrets();
         let tls = &settings.config.tcp.tls;
         let client_tls = tls.enabled.then(|| ClientTls::load(tls)).transpose()?;
         let path = settings

@@ -77,7 +77,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let Some(slot) = slots.take(roster.contains(&address.ip().to_canonical())) else {
             count(&shared.counters.handshakes_overflow);
             if let Some(withheld) = shared.log_budget.line() {
-                warn!(%address, withheld, "too many handshakes in flight; the connection is closed");
+                warn!(%address, withheld, "too many handshakes in flight; one is turned away");
             }
             continue;
         };
