@@ -136,7 +136,10 @@ struct Shared {
     config: MeshConfig,
     registry: Registry,
     counters: MeshCounters,
+    /// For lines that strangers cause.
     log_budget: LogBudget,
+    /// For lines about links, which a stranger can cause only where nobody authenticates.
+    link_log_budget: LogBudget,
     events: Post<PeerEvent>,
     /// Never holds anything; its end is the end of the mesh.
     closing: Receiver<Infallible>,
@@ -176,6 +179,7 @@ impl Mesh {
             registry,
             counters: MeshCounters::default(),
             log_budget: LogBudget::new(),
+            link_log_budget: LogBudget::new(),
             events,
             closing,
             listening: AtomicBool::new(true),

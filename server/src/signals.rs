@@ -1,5 +1,5 @@
-//! Termination requests: SIGINT, SIGTERM and SIGHUP (chapter 02 section 11) become one callback, run
-//! on a thread of its own.
+//! Termination requests: SIGINT, SIGTERM and SIGHUP (chapter 02 section 11) become one callback,
+//! run on a thread of its own.
 
 use std::io;
 use std::thread;

@@ -62,7 +62,10 @@ pub(super) async fn run(
         Registration::Refused => return,
     };
     count(&shared.counters.links_up);
-    info!(%peer, replaced, key = key.map(|key| key.label()), "replica connected");
+    if let Some(withheld) = shared.link_log_budget.line() {
+        let key = key.map(|key| key.label());
+        info!(%peer, replaced, key, withheld, "replica connected");
+    }
     shared.events.send(PeerEvent::Up { replica: peer }).await;
     let writer = runtime::spawn(write(writer, queue, socket.clone(), Arc::clone(&shared)));
     let end = match read(peer, &mut reader, deframer, &link, &shared).await {
@@ -70,7 +73,7 @@ pub(super) async fn run(
         Err(end) => end,
     };
     if shared.registry.retire(peer, &link) {
-        if let Some(withheld) = shared.log_budget.line() {
+        if let Some(withheld) = shared.link_log_budget.line() {
             info!(%peer, reason = %end, withheld, "replica disconnected");
         }
         shared.events.send(PeerEvent::Down { replica: peer }).await;
@@ -138,7 +141,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         // act for any client (chapter 01 section 6.3).
         Ok(ReplicaFrame::RoutedRequest(_)) => {
             count(&shared.counters.refused_frames);
-            if let Some(withheld) = shared.log_budget.line() {
+            if let Some(withheld) = shared.link_log_budget.line() {
                 warn!(%peer, withheld, "a client request from a replica is dropped");
             }
             Ok(())
@@ -154,7 +157,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         }
         Err(refusal) => {
             count(&shared.counters.refused_frames);
-            if let Some(withheld) = shared.log_budget.line() {
+            if let Some(withheld) = shared.link_log_budget.line() {
                 let label = refusal.label();
                 warn!(%peer, label, %refusal, withheld, "a frame is dropped");
             }

@@ -64,6 +64,8 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         .map(|(_, address)| address.ip().to_canonical())
         .collect();
     while let Some(accepted) = shared.unless_closing(listener.accept()).await {
+        // However many are waiting: links and the node share this thread.
+        runtime::yield_now().await;
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
