@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::options::BenchCommand;
+
 /// Replicated message streaming, compatible with Apache Iggy clients and replicas.
 #[derive(Debug, Parser)]
 #[command(name = "biplane", version, about, max_term_width = 100)]
@@ -20,6 +22,9 @@ pub enum Command {
     Dev(DevArgs),
     /// Run one node
     Serve(ServeArgs),
+    /// Put a load on a running cluster and measure it
+    #[command(subcommand)]
+    Bench(Box<BenchCommand>),
 }
 
 /// Arguments of `biplane dev`.

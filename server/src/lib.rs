@@ -22,6 +22,7 @@
 //! before
 //! it is taken.
 
+pub mod bench;
 pub mod cli;
 mod client;
 mod clock;

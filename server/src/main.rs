@@ -3,18 +3,23 @@
 use std::process::ExitCode;
 
 use biplane_server::cli::{Cli, Command};
-use biplane_server::{dev, serve};
+use biplane_server::{bench, dev, serve};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Dev(args) => match dev::run(&args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("biplane: {error}");
-                ExitCode::FAILURE
-            }
-        },
+        Command::Dev(args) => outcome(dev::run(&args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Bench(command) => outcome(bench::run(*command)),
+    }
+}
+
+fn outcome<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("biplane: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

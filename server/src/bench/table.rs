@@ -1,0 +1,441 @@
+//! `biplane bench table`: a cluster of three nodes on loopback, every load of the project's
+//! targets several times, and a table of target against median.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use super::options::{Load, LoadArgs, TableArgs, Workload};
+use super::report::Report;
+use super::usage::Sample;
+use super::{BenchError, measure, write};
+
+/// How long the nodes may take to end after their supervisor.
+const END_BUDGET: Duration = Duration::from_secs(20);
+/// Rest before each load, so that the disk has written what the last one left.
+const REST: Duration = Duration::from_secs(2);
+
+/// A figure that has a target.
+struct Target {
+    name: &'static str,
+    target: &'static str,
+    wanted: Wanted,
+    load: fn() -> (Workload, &'static str),
+    value: fn(&Report) -> Option<f64>,
+}
+
+/// Which side of a number is good; `Said` has no target and is only stated.
+#[derive(Clone, Copy)]
+enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+    Said,
+}
+
+impl Wanted {
+    const fn verdict(self, value: f64) -> &'static str {
+        match self {
+            Self::AtLeast(limit) if value >= limit => "met",
+            Self::AtMost(limit) if value <= limit => "met",
+            Self::Said => "stated",
+            _ => "missed",
+        }
+    }
+}
+
+fn one() -> (Workload, &'static str) {
+    (Workload::Produce, "--producers 1")
+}
+
+fn four() -> (Workload, &'static str) {
+    (Workload::Produce, "--producers 4")
+}
+
+fn small() -> (Workload, &'static str) {
+    (Workload::Produce, "--producers 8 --batch 1 --size 100")
+}
+
+fn single() -> (Workload, &'static str) {
+    (Workload::Produce, "--producers 1 --batch 10 --size 100")
+}
+
+fn consumers() -> (Workload, &'static str) {
+    (Workload::Consume, "--consumers 4 --fill 100")
+}
+
+fn latency() -> (Workload, &'static str) {
+    (Workload::Latency, "--batch 10 --size 100 --rate 1")
+}
+
+fn persisted() -> (Workload, &'static str) {
+    (
+        Workload::Produce,
+        "--producers 16 --batch 10 --size 100 --durability persisted",
+    )
+}
+
+fn ratio(report: &Report, figure: &str) -> Option<f64> {
+    let found = report.ratios.iter().find(|ratio| ratio.figure == figure);
+    found.map(|ratio| ratio.ratio)
+}
+
+fn cpu(report: &Report, node: usize) -> Option<f64> {
+    Some(report.nodes.get(node)?.cpu_seconds_per_gigabyte)
+}
+
+const TARGETS: [Target; 14] = [
+    Target {
+        name: "1 producer, 1,000 x 1,000 B: bytes / raw stream",
+        target: ">= 0.10",
+        wanted: Wanted::AtLeast(0.10),
+        load: one,
+        value: |report| ratio(report, "produced bytes/s"),
+    },
+    Target {
+        name: "4 producers, 1,000 x 1,000 B: bytes / raw stream",
+        target: ">= 0.10",
+        wanted: Wanted::AtLeast(0.10),
+        load: four,
+        value: |report| ratio(report, "produced bytes/s"),
+    },
+    Target {
+        name: "8 producers, 1 x 100 B: requests / ping-pongs",
+        target: ">= 1.5",
+        wanted: Wanted::AtLeast(1.5),
+        load: small,
+        value: |report| ratio(report, "requests/s"),
+    },
+    Target {
+        name: "1 producer, 10 x 100 B: p50 / ping-pong time",
+        target: "<= 3.0",
+        wanted: Wanted::AtMost(3.0),
+        load: single,
+        value: |report| ratio(report, "send p50"),
+    },
+    Target {
+        name: "1 producer, 10 x 100 B: p99 / ping-pong time",
+        target: "<= 6",
+        wanted: Wanted::AtMost(6.0),
+        load: single,
+        value: |report| ratio(report, "send p99"),
+    },
+    Target {
+        name: "4 consumers: bytes / raw stream",
+        target: ">= 0.40",
+        wanted: Wanted::AtLeast(0.40),
+        load: consumers,
+        value: |report| ratio(report, "consumed bytes/s"),
+    },
+    Target {
+        name: "send to arrival, 10 x 100 B, p99, microseconds",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: latency,
+        value: |report| Some(report.consume.as_ref()?.latency.p99),
+    },
+    Target {
+        name: "16 persisted producers: commits / disk syncs",
+        target: ">= 5",
+        wanted: Wanted::AtLeast(5.0),
+        load: persisted,
+        value: |report| ratio(report, "commits/s"),
+    },
+    Target {
+        name: "cpu s a GB, primary (1 producer)",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: one,
+        value: |report| cpu(report, 0),
+    },
+    Target {
+        name: "cpu s a GB, backups, larger (1 producer)",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: one,
+        value: |report| Some(cpu(report, 1)?.max(cpu(report, 2)?)),
+    },
+    Target {
+        name: "raw stream, MB/s",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: one,
+        value: |report| Some(report.probes?.stream_megabytes_per_second),
+    },
+    Target {
+        name: "ping-pong of 512 B, microseconds",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: single,
+        value: |report| Some(report.probes?.ping_pong_micros),
+    },
+    Target {
+        name: "memory copy, MB/s",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: one,
+        value: |report| Some(report.probes?.copy_megabytes_per_second),
+    },
+    Target {
+        name: "disk syncs a second",
+        target: "stated",
+        wanted: Wanted::Said,
+        load: persisted,
+        value: |report| Some(report.probes?.syncs_per_second),
+    },
+];
+
+/// Largest resident size of an idle node, in 10^6 bytes.
+const IDLE_MEGABYTES: f64 = 60.0;
+
+/// Runs the table.
+pub(super) fn run(args: &TableArgs) -> Result<(), BenchError> {
+    let cluster = Cluster::start(args)?;
+    // Idle is measured before anything has been asked of the cluster.
+    thread::sleep(REST);
+    let idle = cluster.resident()?;
+    let mut runs: Vec<((Workload, &str), Vec<Report>)> = Vec::new();
+    for round in 1..=args.repetitions {
+        for target in &TARGETS {
+            let load = (target.load)();
+            let at = match runs.iter().position(|(known, _)| *known == load) {
+                Some(at) if runs[at].1.len() >= round as usize => continue,
+                Some(at) => at,
+                None => {
+                    runs.push((load, Vec::new()));
+                    runs.len() - 1
+                }
+            };
+            eprintln!(
+                "round {round} of {}: {:?} {}",
+                args.repetitions, load.0, load.1
+            );
+            thread::sleep(REST);
+            runs[at].1.push(measure(cluster.load(args, load)?)?);
+        }
+    }
+    drop(cluster);
+    print!("{}", table(&runs, idle, args.repetitions));
+    if let Some(path) = &args.json {
+        let reports: Vec<&Report> = runs.iter().flat_map(|(_, reports)| reports).collect();
+        let json = serde_json::to_string_pretty(&reports)
+            .map_err(|error| BenchError::Options(error.to_string()))?;
+        write(path, &json)?;
+    }
+    Ok(())
+}
+
+fn table(runs: &[((Workload, &str), Vec<Report>)], idle: f64, repetitions: u32) -> String {
+    let mut out =
+        String::from("| Figure | Target | Median | All | Verdict |\n|---|---|---|---|---|\n");
+    for target in &TARGETS {
+        let load = (target.load)();
+        let reports = runs.iter().find(|(known, _)| *known == load);
+        let mut values: Vec<f64> = reports
+            .iter()
+            .flat_map(|(_, reports)| reports.iter().filter_map(target.value))
+            .collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let Some(median) = values.get(values.len() / 2).copied() else {
+            continue;
+        };
+        let all: Vec<String> = values.iter().map(|value| number(*value)).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} |",
+            target.name,
+            target.target,
+            number(median),
+            all.join(", "),
+            target.wanted.verdict(median)
+        );
+    }
+    let verdict = Wanted::AtMost(IDLE_MEGABYTES).verdict(idle);
+    let _ = writeln!(
+        out,
+        "| resident MB of an idle node, largest | <= 60 | {idle:.0} | | {verdict} |\n\n\
+         {repetitions} repetitions; median of the sorted values."
+    );
+    out
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A development cluster for the time of the table.
+struct Cluster {
+    supervisor: Child,
+    folder: PathBuf,
+    nodes: Vec<u32>,
+    address: SocketAddr,
+}
+
+impl Cluster {
+    fn start(args: &TableArgs) -> Result<Self, BenchError> {
+        let folder = args
+            .folder
+            .join(format!("biplane-bench-{}", std::process::id()));
+        let local = |what: &str| {
+            let what = what.to_owned();
+            move |source| BenchError::Local { what, source }
+        };
+        let program = std::env::current_exe().map_err(local("where this program is"))?;
+        let mut supervisor = Command::new(program)
+            .arg("dev")
+            .args(["--nodes", "3", "--data"])
+            .arg(&folder)
+            .args(["--base-port", &args.base_port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(local("cannot start a cluster"))?;
+        let output = supervisor.stdout.take();
+        let mut cluster = Self {
+            supervisor,
+            folder,
+            nodes: Vec::new(),
+            address: (Ipv4Addr::LOCALHOST, args.base_port).into(),
+        };
+        let mut lines =
+            BufReader::new(output.into_iter().next().ok_or(BenchError::Worker)?).lines();
+        let ready = lines.any(|line| line.is_ok_and(|line| line.contains("the cluster is ready")));
+        // Whatever the supervisor says later must not fill its pipe.
+        thread::spawn(move || lines.for_each(drop));
+        if !ready {
+            return Err(BenchError::Options(
+                "the cluster did not start; its reason is above".to_owned(),
+            ));
+        }
+        cluster.nodes = children(cluster.supervisor.id()).map_err(local("the process table"))?;
+        Ok(cluster)
+    }
+
+    fn load(
+        &self,
+        args: &TableArgs,
+        (workload, words): (Workload, &str),
+    ) -> Result<Load, BenchError> {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: LoadArgs,
+        }
+        let line = Line::try_parse_from(["bench"].into_iter().chain(words.split_whitespace()))
+            .map_err(|error| BenchError::Options(error.to_string()))?;
+        let mut load = Load {
+            workload,
+            args: line.args,
+        };
+        load.args.address = self.address;
+        load.args.seconds = args.seconds;
+        load.args.pids.clone_from(&self.nodes);
+        load.args.probe_dir = Some(self.folder.clone());
+        Ok(load)
+    }
+
+    /// Resident size of the largest node.
+    fn resident(&self) -> Result<f64, BenchError> {
+        let mut largest: f64 = 0.0;
+        for pid in &self.nodes {
+            let sample = Sample::of(*pid).map_err(|source| BenchError::Local {
+                what: format!("cannot look at process {pid}"),
+                source,
+            })?;
+            largest = largest.max(sample.resident_megabytes());
+        }
+        Ok(largest)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The nodes end when their supervisor's end of their standard input closes.
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+        let deadline = Instant::now() + END_BUDGET;
+        let alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        while self.nodes.iter().any(alive) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(50));
+        }
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("biplane: {} is left behind: {error}", self.folder.display());
+        }
+    }
+}
+
+/// Child processes in the order they were started.
+fn children(parent: u32) -> std::io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        // A process may end while the table is read.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        let behind_name = stat.rfind(')').map_or("", |at| &stat[at + 1..]);
+        let found = behind_name
+            .split_whitespace()
+            .nth(1)
+            .and_then(|text| text.parse().ok());
+        if found == Some(parent) {
+            children.push(pid);
+        }
+    }
+    children.sort_unstable();
+    Ok(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_depends_on_the_side_of_the_limit() {
+        assert_eq!(Wanted::AtLeast(0.1).verdict(0.1), "met");
+        assert_eq!(Wanted::AtLeast(0.1).verdict(0.09), "missed");
+        assert_eq!(Wanted::AtMost(3.0).verdict(3.1), "missed");
+        assert_eq!(Wanted::Said.verdict(7.0), "stated");
+    }
+
+    #[test]
+    fn the_loads_of_the_targets_parse() {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: LoadArgs,
+        }
+        for target in &TARGETS {
+            let (_, words) = (target.load)();
+            let line = Line::try_parse_from(["bench"].into_iter().chain(words.split_whitespace()));
+            line.unwrap().args.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_child_is_found() {
+        let mut child = Command::new("sleep").arg("5").spawn().unwrap();
+        let found = children(std::process::id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
+    }
+}
