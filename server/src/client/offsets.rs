@@ -4,7 +4,7 @@
 use biplane_partition_plane::{ConsumerKey, Input, OffsetReply};
 use biplane_wire::request::GetConsumerOffset;
 use biplane_wire::{
-    Codec as _, ConsumerKind, Cursor, DecodeError, ErrorCode, FrameBuffer, Identifier,
+    Codec as _, ConsumerKind, Cursor, DecodeError, ErrorCode, Identifier, Message,
     RoutedRequestHeader,
 };
 
@@ -50,7 +50,7 @@ impl Node {
         let token = self
             .clients
             .wait(request.connection, header, size, false, Wait::Partition);
-        let frame = FrameBuffer::from_parts(&routed, &body);
+        let frame = Message::from_parts(routed, &body).into_unique();
         self.step_partitions(Input::Submit {
             token,
             group: target.group,

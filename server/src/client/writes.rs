@@ -10,8 +10,7 @@ use biplane_metadata_plane::reply::splice_token;
 use biplane_partition_plane::SealedEnd;
 use biplane_wire::request::{DeleteSegments, TruncatePartition};
 use biplane_wire::{
-    Codec as _, ErrorCode, FrameBuffer, GroupId, Message, Operation, RequestHeader,
-    RoutedRequestHeader, Typed,
+    Codec as _, ErrorCode, GroupId, Message, Operation, RequestHeader, RoutedRequestHeader, Typed,
 };
 
 use super::dispatch::Request;
@@ -129,7 +128,7 @@ impl Node {
         let header = request.header();
         let mut routed = RoutedRequestHeader::promote(&header, GroupId::METADATA);
         stamp(&mut routed, bound);
-        let frame = FrameBuffer::from_parts(&routed, &rewritten);
+        let frame = Message::from_parts(routed, &rewritten).into_unique();
         let wait = Wait::Metadata { token: token_text };
         let size = request.size();
         let token = self
@@ -285,7 +284,7 @@ impl Node {
         let mut routed = RoutedRequestHeader::promote(&header, GroupId::METADATA);
         stamp(&mut routed, bound);
         routed.set_operation(Operation::TruncatePartition);
-        let frame = FrameBuffer::from_parts(&routed, &rewritten);
+        let frame = Message::from_parts(routed, &rewritten).into_unique();
         let (connection, size) = (request.connection, request.size());
         let wait = Wait::Metadata { token: None };
         let token = self.clients.wait(connection, header, size, true, wait);

@@ -19,14 +19,23 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(4);
 /// Asked for in one poll.
 const POLL_COUNT: u32 = 500;
 
-/// A client of the node at `address` that logs in by itself and is connected.
+/// A client of the node at `address` that logs in as root by itself and is connected.
 pub(crate) async fn connect(address: SocketAddr) -> Result<IggyClient, IggyError> {
+    connect_as(address, USER, PASSWORD).await
+}
+
+/// As [`connect`], for any user.
+pub(crate) async fn connect_as(
+    address: SocketAddr,
+    user: &str,
+    password: &str,
+) -> Result<IggyClient, IggyError> {
     let client = IggyClientBuilder::new()
         .with_tcp()
         .with_server_address(address.to_string())
         .with_auto_sign_in(AutoLogin::Enabled(Credentials::UsernamePassword(
-            USER.to_owned(),
-            PASSWORD.into(),
+            user.to_owned(),
+            password.into(),
         )))
         // The defaults suit servers that are away for long; here one is away for seconds.
         .with_reconnection_interval(
