@@ -4,6 +4,8 @@
 //!
 //! The client brings its own async runtime, which stays inside this test: the server's is another.
 
+#[path = "official_client/abuse.rs"]
+mod abuse;
 #[path = "official_client/calls.rs"]
 mod calls;
 #[path = "official_client/delivery.rs"]

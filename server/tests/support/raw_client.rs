@@ -164,6 +164,48 @@ impl RawClient {
         self.ask(Operation::NonReplicated, code.as_u32(), body)
     }
 
+    /// Sends a request and does not wait; its number is one more than the last one's.
+    pub(crate) fn post(
+        &mut self,
+        operation: Operation,
+        code: u32,
+        body: &[u8],
+    ) -> Result<(), RawError> {
+        self.request += 1;
+        let mut header = RequestHeader::new(Command::Request);
+        header.set_client(ClientId(self.client));
+        header.set_operation(operation);
+        header.set_code(code);
+        header.set_session(self.session);
+        header.set_request(RequestNumber(self.request));
+        self.post_frame(&Message::from_parts(header, body).to_vec())
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn post_frame(&mut self, bytes: &[u8]) -> Result<(), RawError> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
+    /// Pings and reads all answers up to the ping's; how many came before it.
+    pub(crate) fn drain(&mut self) -> Result<usize, RawError> {
+        self.post(Operation::NonReplicated, ClientCode::Ping.as_u32(), &[])?;
+        for before in 0.. {
+            let reply = self.answer()?;
+            match reply.command() {
+                Command::Reply => {}
+                Command::Eviction => {
+                    let reason = reply.header::<EvictionHeader>().reason();
+                    return Err(RawError::Evicted(reason));
+                }
+                other => return Err(RawError::Broken(format!("the answer is a {other:?}"))),
+            }
+            if reply.header::<ReplyHeader>().request() == RequestNumber(self.request) {
+                return Ok(before);
+            }
+        }
+        unreachable!("the loop has no end of its own")
+    }
+
     /// Sends one frame and reads the answer.
     fn ask(&mut self, operation: Operation, code: u32, body: &[u8]) -> Result<Vec<u8>, RawError> {
         let mut header = RequestHeader::new(Command::Request);
