@@ -12,6 +12,7 @@
 //! remembered under it (chapter 07).
 
 pub(crate) mod connection;
+mod diagnose;
 mod dispatch;
 mod login;
 mod offsets;

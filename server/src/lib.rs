@@ -28,6 +28,7 @@ mod client;
 mod clock;
 pub mod config;
 pub mod dev;
+mod diagnostics;
 mod file_disk;
 mod mailbox;
 pub mod node;

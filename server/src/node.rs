@@ -31,6 +31,7 @@ use crate::client::connection::{ClientEvent, ListenerState};
 use crate::client::session::Clients;
 use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
+use crate::diagnostics::{Diagnostics, DiagnosticsDone};
 use crate::file_disk::{DataFolder, FileDisk, FileView};
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
@@ -49,6 +50,7 @@ struct Inbox {
     clients: Receiver<ClientEvent>,
     disk: Receiver<DiskCompletion>,
     passwords: Receiver<PasswordDone>,
+    diagnostics: Receiver<DiagnosticsDone>,
     stop: Receiver<()>,
 }
 
@@ -80,6 +82,7 @@ pub struct Node {
     pub(crate) partitions: PartitionPlane,
     pub(crate) clients: Clients,
     pub(crate) passwords: Passwords,
+    pub(crate) diagnostics: Diagnostics,
     /// Ticks served since the start.
     pub(crate) tick: u64,
     /// Round robin of balanced sends, by stream and topic.

@@ -41,6 +41,11 @@ impl Node {
             let budget = self.frontier_budget();
             return self.hold_or_refuse(request, budget);
         }
+        match code {
+            ClientCode::GetStats => return self.ask_for_stats(request, bound),
+            ClientCode::GetSnapshot => return self.ask_for_snapshot(request, bound),
+            _ => {}
+        }
         match self.read_body(&request, code, bound) {
             Ok(body) => self.succeed(&request, &body),
             Err(code) => self.refuse(&request, code),
@@ -62,8 +67,6 @@ impl Node {
             ClientCode::GetMe => Ok(self.client_details(request.connection)),
             ClientCode::GetClient => self.read_client(body, user),
             ClientCode::GetClients => self.read_clients(user),
-            ClientCode::GetStats => self.read_stats(user),
-            ClientCode::GetSnapshot => Err(ErrorCode::SnapshotFileCompletionFailed),
             ClientCode::DescribeOptions => state.describe_options(body),
             ClientCode::GetUser => {
                 let target = UserRequest::decode(body).map_err(malformed)?;

@@ -93,6 +93,8 @@ pub(crate) enum Wait {
     },
     /// A read of a stored offset.
     Offset,
+    /// A look at the host.
+    Diagnosis,
 }
 
 /// A request that waits for an answer.

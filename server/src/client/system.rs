@@ -14,6 +14,7 @@ use super::connection::ConnectionId;
 use super::session::Session;
 use crate::clock;
 use crate::config::Member;
+use crate::diagnostics::HostFacts;
 use crate::node::{Node, SERVER_VERSION};
 
 /// A node with the address meant for a client at `client`. The status is always healthy: clients
@@ -93,7 +94,7 @@ impl Node {
         .encode()
     }
 
-    fn may_read_servers(&self, user: u32) -> Result<(), ErrorCode> {
+    pub(super) fn may_read_servers(&self, user: u32) -> Result<(), ErrorCode> {
         let state = self.metadata.state();
         state.authorize(user, Action::ReadServers)
     }
@@ -127,23 +128,21 @@ impl Node {
         Ok(body)
     }
 
-    /// Code 10. What the operating system does not tell reads as zero.
-    pub(crate) fn read_stats(&self, user: u32) -> Result<Vec<u8>, ErrorCode> {
-        self.may_read_servers(user)?;
+    /// Code 10: the answer, once the host has been looked at.
+    pub(crate) fn stats_of(&self, host: &HostFacts) -> Vec<u8> {
         let totals = self.totals();
-        let hostname = hostname();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let stats = Stats {
             process_id: std::process::id(),
-            cpu_usage: 0.0,
-            total_cpu_usage: 0.0,
-            memory_usage: memory_used(),
-            total_memory: 0,
-            available_memory: 0,
+            cpu_usage: host.cpu_percent,
+            total_cpu_usage: host.total_cpu_percent,
+            memory_usage: host.memory_bytes,
+            total_memory: host.total_memory_bytes,
+            available_memory: host.available_memory_bytes,
             run_time: clock::wall_micros().saturating_sub(self.started_micros),
             start_time: self.started_micros,
-            read_bytes: 0,
-            written_bytes: 0,
+            read_bytes: host.read_bytes,
+            written_bytes: host.written_bytes,
             messages_size: totals.bytes,
             streams_count: totals.streams,
             topics_count: totals.topics,
@@ -152,18 +151,18 @@ impl Node {
             messages_count: totals.messages,
             clients_count: count(self.clients.len()),
             consumer_groups_count: totals.groups,
-            hostname: Text32(&hostname),
-            os_name: Text32(std::env::consts::OS),
-            os_version: Text32(""),
-            kernel_version: Text32(""),
+            hostname: Text32(&host.hostname),
+            os_name: Text32(&host.os_name),
+            os_version: Text32(&host.os_version),
+            kernel_version: Text32(&host.kernel_version),
             server_version: Text32(SERVER_VERSION),
             server_semver: ProtocolVersion::CURRENT.0,
             cache_metrics: Counted(Vec::new()),
             threads_count: count(threads),
-            free_disk_space: 0,
-            total_disk_space: 0,
+            free_disk_space: host.free_disk_bytes,
+            total_disk_space: host.total_disk_bytes,
         };
-        Ok(stats.encode())
+        stats.encode()
     }
 
     fn totals(&self) -> Totals {
@@ -215,19 +214,4 @@ struct Totals {
 
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Resident bytes of this process; 0 where the system does not say.
-fn memory_used() -> u64 {
-    const PAGE: u64 = 4096;
-    std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .map_or(0, |pages| pages * PAGE)
-}
-
-fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|name| name.trim().to_owned())
-        .unwrap_or_default()
 }

@@ -22,6 +22,7 @@ use crate::client::connection::{self, ClientEvent, ListenerState};
 use crate::client::session::Clients;
 use crate::clock::{self, TickCounter};
 use crate::config::{Config, ConfigError, Identity};
+use crate::diagnostics::Diagnostics;
 use crate::file_disk::{DataFolder, FileDisk, FolderError};
 use crate::mailbox::{self, Bell, Post};
 use crate::passwords::Passwords;
@@ -159,6 +160,7 @@ impl Node {
         let bell = Arc::new(Bell::default());
         let (disk_post, disk) = mailbox::unbounded(&bell);
         let (password_post, password_done) = mailbox::unbounded(&bell);
+        let (diagnostics_post, diagnostics_done) = mailbox::unbounded(&bell);
         let (peer_post, peers) = mailbox::bounded(INBOUND_CAPACITY, &bell);
         let (client_post, clients) = mailbox::bounded(CLIENT_CAPACITY, &bell);
         let (stop_post, stop) = mailbox::unbounded(&bell);
@@ -173,6 +175,7 @@ impl Node {
             clients,
             disk,
             passwords: password_done,
+            diagnostics: diagnostics_done,
             stop,
         };
 
@@ -187,6 +190,8 @@ impl Node {
         });
         let disk = FileDisk::start(&folder, DISK_THREADS, &disk_post)?;
         let passwords = Passwords::start(&password_post)?;
+        let config = format!("{:#?}\n", settings.config);
+        let diagnostics = Diagnostics::start(folder.path().to_owned(), config, &diagnostics_post)?;
         let mut node = Self {
             identity,
             config: Arc::new(settings.config),
@@ -194,6 +199,7 @@ impl Node {
             partitions,
             clients: Clients::default(),
             passwords,
+            diagnostics,
             tick: 0,
             balance: HashMap::new(),
             started_micros: wall_micros,

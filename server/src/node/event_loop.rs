@@ -91,6 +91,10 @@ impl Node {
         while let Ok(done) = self.inbox.passwords.try_recv() {
             self.on_password(done);
         }
+        while let Ok(done) = self.inbox.diagnostics.try_recv() {
+            self.on_diagnosed(done);
+            self.flush();
+        }
         for served in 0.. {
             let Ok(event) = self.inbox.clients.try_recv() else {
                 break;

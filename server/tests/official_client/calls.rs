@@ -9,9 +9,9 @@ use iggy::prelude::{
     Client, ClusterClient, Consumer, ConsumerGroupClient, ConsumerOffsetClient, GlobalPermissions,
     Identifier, IggyClient, IggyDuration, IggyError, IggyExpiry, IggyMessage, MaxTopicSize,
     MessageClient, OptionsScope, PartitionClient, Partitioning, Permissions,
-    PersonalAccessTokenClient, PollingStrategy, SegmentClient, StreamClient, StreamPermissions,
-    StreamUpdateOptions, SystemClient, TopicClient, TopicUpdateOptions, UserClient, UserStatus,
-    UserUpdateOptions,
+    PersonalAccessTokenClient, PollingStrategy, SegmentClient, SnapshotCompression, StreamClient,
+    StreamPermissions, StreamUpdateOptions, SystemClient, SystemSnapshotType, TopicClient,
+    TopicUpdateOptions, UserClient, UserStatus, UserUpdateOptions,
 };
 
 use crate::support::cluster::Cluster;
@@ -536,6 +536,17 @@ async fn system(client: &IggyClient) {
         stats.process_id > 0 && stats.memory_usage.as_bytes_u64() > 0,
         "{stats:?}"
     );
+    assert!(stats.total_memory.as_bytes_u64() >= stats.available_memory.as_bytes_u64());
+    assert!(stats.total_disk_space.as_bytes_u64() >= stats.free_disk_space.as_bytes_u64());
+    assert!(stats.total_disk_space.as_bytes_u64() > 0 && !stats.os_name.is_empty());
+    let archive = client
+        .snapshot(SnapshotCompression::Deflated, vec![SystemSnapshotType::All])
+        .await
+        .expect("snapshot");
+    assert!(archive.0.starts_with(b"PK"), "a ZIP archive");
+    let mixed = vec![SystemSnapshotType::All, SystemSnapshotType::Test];
+    let refused = client.snapshot(SnapshotCompression::Stored, mixed).await;
+    assert_eq!(code(refused), 3);
     let options = client
         .describe_options(OptionsScope::Topic)
         .await
