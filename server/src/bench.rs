@@ -13,6 +13,7 @@ mod probe;
 mod record;
 mod report;
 mod table;
+pub mod topology;
 mod usage;
 
 use std::fs;
@@ -89,6 +90,7 @@ pub fn run(command: BenchCommand) -> Result<(), BenchError> {
         BenchCommand::ProduceConsume(args) => (Workload::ProduceConsume, args),
         BenchCommand::Latency(args) => (Workload::Latency, args),
         BenchCommand::Table(args) => return table::run(&args),
+        BenchCommand::Topology(args) => return topology::run(&args),
     };
     let report = measure(Load { workload, args })?;
     let args = &report.load.args;

@@ -33,32 +33,48 @@ pub(super) fn primary(connection: &mut Connection) -> Result<Option<SocketAddr>,
     }))
 }
 
-/// Creates a stream with its topic.
+/// Creates a stream with the one topic that loads use.
 pub(super) fn create(
     connection: &mut Connection,
     stream: &str,
     partitions: u32,
     durability: DurabilityOption,
 ) -> Result<(), BenchError> {
+    create_stream(connection, stream)?;
+    let persisted = durability == DurabilityOption::Persisted;
+    create_topic(connection, stream, TOPIC, partitions, persisted)
+}
+
+/// Creates a stream.
+pub(super) fn create_stream(connection: &mut Connection, name: &str) -> Result<(), BenchError> {
     let body = CreateStream {
-        name: Name::new(stream).map_err(broken)?,
+        name: Name::new(name).map_err(broken)?,
         options: Options::EMPTY,
     }
     .encode();
-    payload(&connection.replicate(Operation::CreateStream, &[], &body)?)?;
+    payload(&connection.replicate(Operation::CreateStream, &[], &body)?).map(drop)
+}
+
+/// Creates a topic.
+pub(super) fn create_topic(
+    connection: &mut Connection,
+    stream: &str,
+    topic: &str,
+    partitions: u32,
+    persisted: bool,
+) -> Result<(), BenchError> {
     let mut options = TlvBuilder::new();
-    if durability == DurabilityOption::Persisted {
+    if persisted {
         options.option("durability", TlvKind::STRING, b"persisted");
     }
     let body = CreateTopic {
         stream: Identifier::named(stream).map_err(broken)?,
         partitions,
-        name: Name::new(TOPIC).map_err(broken)?,
+        name: Name::new(topic).map_err(broken)?,
         options: Options::parse(options.bytes()).map_err(broken)?,
     }
     .encode();
-    payload(&connection.replicate(Operation::CreateTopic, &[], &body)?)?;
-    Ok(())
+    payload(&connection.replicate(Operation::CreateTopic, &[], &body)?).map(drop)
 }
 
 /// Deletes a stream with all that is in it.

@@ -222,7 +222,7 @@ pub(super) fn fill(plan: &Plan, connection: &mut Connection) -> Result<(), Bench
 }
 
 /// Repeats a request for as long as the cluster says that it was not carried out.
-fn repeat<T>(
+pub(super) fn repeat<T>(
     record: &mut Record,
     mut request: impl FnMut() -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::topology::TopologyArgs;
+
 /// Largest batch the options may ask for, in bytes of payload: what fits the default frame limit
 /// with its headers.
 const BATCH_SIZE_MAX: u64 = 60 << 20;
@@ -24,6 +26,8 @@ pub enum BenchCommand {
     Latency(LoadArgs),
     /// Start a cluster of three nodes and measure it against this project's targets
     Table(TableArgs),
+    /// Create streams and topics, and see what they cost
+    Topology(TopologyArgs),
 }
 
 /// Arguments of `biplane bench table`.
