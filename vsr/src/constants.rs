@@ -19,6 +19,8 @@ pub const PROBE_ANSWERS_MAX: usize = REPLICA_COUNT_MAX as usize;
 /// View under which an entry is journaled of which a later boot must not assume that it was part
 /// of the recorded log. Never leaves this replica.
 pub(crate) const VIEW_UNSURE: View = View(u32::MAX);
+/// Highest view a replica enters. Frames of a higher one are ignored.
+pub(crate) const VIEW_LAST: View = View(u32::MAX - 1);
 /// Length of one tick.
 pub const TICK_MILLIS: u64 = 10;
 

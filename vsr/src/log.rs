@@ -36,8 +36,6 @@ pub(crate) enum Storage {
     Memory,
     /// An append is out.
     Writing,
-    /// An append is out and the entry was durable before: it may have been acknowledged.
-    Rewriting,
     /// On stable storage.
     Durable,
 }

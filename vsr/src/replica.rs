@@ -24,10 +24,12 @@ use biplane_wire::{
 };
 
 use crate::config::Config;
+use crate::constants::VIEW_LAST;
 use crate::io::{HaltReason, Input, Output};
 use crate::log::{Log, LogMut};
 use crate::pending::Pending;
 use crate::pipeline::{Pipeline, Waiting};
+use crate::replica::recovery::Probers;
 use crate::plane::Plane;
 use crate::prng::Prng;
 use crate::quorum::{Quorums, ReplicaSet};
@@ -77,6 +79,9 @@ pub(crate) struct Elect {
     pub(crate) merged: MergedLog,
     /// Every op up to here is held, verified and durable.
     pub(crate) covered: Op,
+    /// Ops that were taken from peers for this log. Until the view starts they are not of the
+    /// log this replica votes with.
+    pub(crate) fetched: Vec<Op>,
 }
 
 /// What was collected for the view being formed.
@@ -125,6 +130,8 @@ pub struct Replica {
     /// accepted.
     pub(crate) heartbeat: (View, u64),
     pub(crate) probe_attempts: u8,
+    /// Who else does not know who leads, as long as this replica does not.
+    pub(crate) probers: Probers,
     pub(crate) timers: TimerSet,
     pub(crate) prng: Prng,
     pub(crate) log: Log,
@@ -246,11 +253,13 @@ impl Replica {
         let is_ours = frame.cluster() == self.config.cluster
             && group == self.config.group
             && frame.replica().0 < self.config.replica_count;
-        if is_ours {
-            Ok(())
-        } else {
-            Err(Ignored::Foreign)
+        if !is_ours {
+            return Err(Ignored::Foreign);
         }
+        if frame.view() > VIEW_LAST {
+            return Err(Ignored::ViewReserved);
+        }
+        Ok(())
     }
 
     /// As [`Self::check_origin`], for frames only their originator sends.

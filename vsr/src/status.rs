@@ -102,6 +102,8 @@ pub enum Ignored {
     ViewOlder,
     /// Of a view this replica has not reached.
     ViewNewer,
+    /// Of a view no replica ever reaches.
+    ViewReserved,
     /// The sender does not hold the role.
     NotFromPrimary,
     /// This replica does not hold the role.

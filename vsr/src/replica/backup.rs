@@ -220,14 +220,19 @@ impl Replica {
         }
         while self.op_acknowledged < self.op_head {
             let op = self.op_acknowledged.next();
-            let is_durable = self.log.is_durable(op);
-            if !is_durable {
+            let is_held = self.log.is_durable(op) && self.log.is_verified(op);
+            if !is_held {
                 let limit = self.commit_max.min(self.op_head);
                 if op > limit {
                     return;
                 }
                 // What is committed without this replica needs no word of it.
-                self.op_acknowledged = self.log.last_empty(op, limit);
+                let is_empty = self.log.held(op).is_none();
+                self.op_acknowledged = if is_empty {
+                    self.log.last_empty(op, limit)
+                } else {
+                    op
+                };
                 continue;
             }
             if !cx.plane.may_acknowledge() {
@@ -295,7 +300,7 @@ impl Replica {
         else {
             return Err(Ignored::StaleCompletion);
         };
-        if !matches!(held.storage, Storage::Writing | Storage::Rewriting) {
+        if held.storage != Storage::Writing {
             return Err(Ignored::StaleCompletion);
         }
         held.storage = Storage::Durable;

@@ -8,6 +8,7 @@
 
 use biplane_wire::{Checksum, Message, Op, View};
 
+use super::recovery::Probers;
 use super::{Replica, Votes};
 use crate::config::{Boot, Config, LogEntry, OpenError, Start};
 use crate::constants::VIEW_UNSURE;
@@ -89,6 +90,7 @@ impl Replica {
             transfer_stage: TransferStage::Idle,
             heartbeat: (View(0), 0),
             probe_attempts: 0,
+            probers: Probers::new(config.replica, boot.view, config.replica_count),
             timers: TimerSet::new(config.timers.intervals()),
             prng: Prng::new(config.seed),
             log,
@@ -258,6 +260,8 @@ impl Replica {
         if self.log_view == View(0) {
             self.view = self.view.max(view_floor);
         }
+        let (own, count) = (self.config.replica, self.config.replica_count);
+        self.probers = Probers::new(own, self.view, count);
         if self.commit_max < self.op_head {
             self.recovery_barrier = self.op_head;
         }

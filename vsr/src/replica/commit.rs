@@ -108,7 +108,12 @@ impl Replica {
         let merged_head = self.votes.elect.as_ref().map(|elect| elect.merged.head);
         if merged_head.is_some_and(|head| head < self.commit_max) {
             // More is committed than the votes could tell: this is not the log to lead with.
-            self.votes.elect = None;
+            let votes = super::Votes {
+                elect: None,
+                ..self.votes.clone()
+            };
+            self.abandon_election();
+            self.votes = votes;
         }
         if floor > self.commit_min {
             let known = self
@@ -154,7 +159,8 @@ impl Replica {
 
     /// The head follows what was journaled directly above it.
     pub(crate) fn extend_head(&mut self) {
-        while self.log.held(self.op_head.next()).is_some() {
+        let is_own = |held: &crate::log::Held| held.trust != Trust::Stray;
+        while self.log.held(self.op_head.next()).is_some_and(is_own) {
             self.op_head = self.op_head.next();
         }
     }

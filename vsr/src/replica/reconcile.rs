@@ -82,22 +82,41 @@ impl Replica {
 
     /// Takes everything from `from` on out of the log. Verified entries up to the head come
     /// back: they only stood above something wrong.
+    ///
+    /// On disk those stay where they are. They may have been acknowledged, and between a
+    /// truncation and their second append a crash would find them gone: this replica would then
+    /// deny what it promised. What is wrong below them therefore stays on disk too, as a stray,
+    /// until the right prepare is written over it; a log view is not recorded before that.
     pub(crate) fn cut<P: Plane>(&mut self, from: Op, cx: &mut Context<'_, P>) {
         assert!(from > self.commit_min, "applied ops are never taken out");
         let damaged = self.damaged_between(from, self.op_target());
-        let reached_disk = self.log.reaches_disk(from);
+        let spared = self.last_kept_on_disk(from);
+        let cut_from = spared.map_or(from, Op::next);
+        let reached_disk = self.log.reaches_disk(cut_from);
         let removed = self.log.remove_from(from);
         let messages: Vec<Message> = removed.iter().map(|held| held.message.clone()).collect();
         cx.plane.truncated(from, &messages);
         if reached_disk {
-            cx.out.push(Output::Truncate { from });
-            self.pending.truncation_started(from);
+            cx.out.push(Output::Truncate { from: cut_from });
+            self.pending.truncation_started(cut_from);
         }
         self.op_acknowledged = self.op_acknowledged.min(Op(from.0 - 1));
-        for held in removed {
-            let keep = held.trust == Trust::Verified && held.header().op() <= self.op_target();
-            if keep && cx.plane.accept(&held.message, Source::Restored).is_ok() {
-                self.restore(held, cx);
+        for mut held in removed {
+            let is_right = held.trust == Trust::Verified && held.header().op() <= self.op_target();
+            let is_kept = is_right && cx.plane.accept(&held.message, Source::Restored).is_ok();
+            let is_on_disk = held.storage != Storage::Memory && held.header().op() < cut_from;
+            if is_on_disk && !is_kept {
+                // What the plane will not have back was right all the same, and no denial.
+                held.trust = if is_right {
+                    Trust::Suspect
+                } else {
+                    Trust::Stray
+                };
+                held.forward_due = false;
+                held.acknowledge_due = false;
+            }
+            if is_kept || is_on_disk {
+                self.log.insert(held);
             }
         }
         // What could not be read may have been acknowledged, and still cannot be denied.
@@ -108,32 +127,22 @@ impl Replica {
         }
     }
 
+    /// The highest op from `from` on whose record on disk has to survive a cut.
+    fn last_kept_on_disk(&self, from: Op) -> Option<Op> {
+        let top = self.log.top()?.min(self.op_target());
+        let mut ops = (from.0..=top.0).rev().map(Op);
+        ops.find(|op| {
+            let held = self.log.held(*op);
+            held.is_some_and(|it| it.trust == Trust::Verified && it.storage != Storage::Memory)
+        })
+    }
+
     fn damaged_between(&self, from: Op, to: Op) -> Vec<Op> {
         let top = self.log.top().unwrap_or_default().min(to);
         (from.0..=top.0)
             .map(Op)
             .filter(|op| self.log.is_damaged(*op))
             .collect()
-    }
-
-    fn restore<P: Plane>(&mut self, mut held: Held, cx: &mut Context<'_, P>) {
-        held.storage = match held.storage {
-            Storage::Memory => Storage::Memory,
-            Storage::Writing => Storage::Writing,
-            Storage::Durable | Storage::Rewriting => Storage::Rewriting,
-        };
-        if held.storage != Storage::Memory {
-            let view = held.header().frame.view();
-            let is_own = held.storage == Storage::Rewriting
-                && (view <= self.pending.durable().log_view || view == VIEW_UNSURE);
-            let prepare = if is_own {
-                held.message.clone()
-            } else {
-                self.journaled_form(&held.message, held.trust)
-            };
-            cx.out.push(Output::Append { prepare });
-        }
-        self.log.insert(held);
     }
 
     /// Brings the log in line with the one the view names (see [`Self::named`]) up to its

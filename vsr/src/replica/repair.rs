@@ -249,8 +249,9 @@ impl Replica {
             return Ingest::Ignored(IngestRefusal::Plane(reason));
         }
         self.journal(prepare, trust, false, cx);
-        if self.votes.elect.is_none() {
-            self.extend_head();
+        match &mut self.votes.elect {
+            Some(elect) => elect.fetched.push(op),
+            None => self.extend_head(),
         }
         Ingest::Journaled
     }

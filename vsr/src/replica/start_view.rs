@@ -95,7 +95,7 @@ impl Replica {
         self.log_lost = false;
         self.status = Status::Normal;
         self.ceded = false;
-        self.votes = super::Votes::default();
+        self.abandon_election();
         self.raise_commit_max(header.commit());
         self.is_blind = header.commit().0 > 0 && adoption.at(header.commit()).is_none();
         self.adoption = Some(adoption);

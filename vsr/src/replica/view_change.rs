@@ -9,7 +9,9 @@
 use biplane_wire::{DoViewChangeHeader, Op, StartViewChangeHeader, Suffix, Typed, View};
 
 use super::{Context, Elect, Handled, Replica};
+use crate::constants::VIEW_LAST;
 use crate::io::{Output, RoleChange};
+use crate::log::Trust;
 use crate::pipeline::InFlight;
 use crate::plane::Plane;
 use crate::quorum::ReplicaSet;
@@ -20,10 +22,14 @@ use crate::timeout::TimerName;
 impl Replica {
     /// Leaves the current view for `view`.
     pub(crate) fn enter_view_change<P>(&mut self, view: View, cx: &mut Context<'_, P>) {
-        assert!(view >= self.view, "views never go back");
+        if view > VIEW_LAST {
+            self.stay_in_last_view();
+            return;
+        }
+        assert!(view > self.view, "a view is changed once");
+        self.abandon_election();
         self.view = view;
         self.status = Status::ViewChange;
-        self.votes = super::Votes::default();
         self.votes.changers.insert(self.config.replica);
         self.release_clients(cx);
         self.pending.forget_promises();
@@ -42,6 +48,28 @@ impl Replica {
             view = view.0,
             "view change"
         );
+    }
+
+    /// There is no further view: a peer has driven the group there by numbers. Nothing can be
+    /// elected any more, and what there is stays as it is.
+    fn stay_in_last_view(&mut self) {
+        self.timers.reset(TimerName::Heartbeat);
+        self.timers.reset(TimerName::Probe);
+        self.timers.reset(TimerName::ViewChangeStatus);
+    }
+
+    /// Forgets votes and outcome of a view that did not start. What was fetched for its log is
+    /// not of the log this replica last worked in: it was never acknowledged, and passed off as
+    /// a part of that log it would contradict those who have the rest of it. What is committed
+    /// is part of every log.
+    pub(crate) fn abandon_election(&mut self) {
+        let votes = std::mem::take(&mut self.votes);
+        let fetched = votes.elect.into_iter().flat_map(|elect| elect.fetched);
+        for op in fetched.filter(|op| *op > self.commit_max) {
+            if let Some(held) = self.log.held_mut(op) {
+                held.trust = Trust::Stray;
+            }
+        }
     }
 
     pub(crate) fn on_start_view_change<P: Plane>(
@@ -156,7 +184,11 @@ impl Replica {
         self.raise_commit_max(merged.commit);
         self.pipeline.clear();
         let covered = self.commit_min.min(merged.head);
-        self.votes.elect = Some(Elect { merged, covered });
+        self.votes.elect = Some(Elect {
+            merged,
+            covered,
+            fetched: Vec::new(),
+        });
         self.reconcile(commit_known, cx);
     }
 
@@ -223,6 +255,9 @@ impl Replica {
         self.op_head = merged.head;
         self.log_view = self.view;
         self.log_lost = false;
+        // A quorum voted for this view, so none can have started a higher one: what was seen of
+        // one was not true.
+        self.view_observed = self.view;
         for header in &merged.headers {
             self.last_timestamp = self.last_timestamp.max(header.timestamp());
         }

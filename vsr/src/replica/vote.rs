@@ -39,8 +39,8 @@ impl Replica {
     /// What is known here about `op`.
     ///
     /// A nack says that this replica never acknowledged the op. So an entry that could not be
-    /// read, one that is being written again, or one the adopted view did not confirm is passed
-    /// over in silence: it may have been acknowledged, and it may be wrong.
+    /// read, or one the adopted view did not confirm, is passed over in silence: it may have
+    /// been acknowledged, and it may be wrong.
     fn evidence(&self, op: Op) -> VoteEntry {
         const SILENCE: VoteEntry = VoteEntry {
             header: None,
@@ -51,7 +51,6 @@ impl Replica {
         if let Some(held) = held {
             return match held.storage {
                 _ if held.trust != Trust::Verified => SILENCE,
-                Storage::Rewriting => SILENCE,
                 Storage::Writing => VoteEntry {
                     header: Some(*held.header()),
                     ..SILENCE

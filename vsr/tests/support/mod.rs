@@ -9,6 +9,7 @@
 
 pub mod frames;
 pub mod node;
+pub mod play;
 pub mod solo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
