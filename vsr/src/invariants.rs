@@ -81,7 +81,9 @@ impl Replica {
             if adjacent && is_sure(below.op()) && is_sure(above.op()) {
                 assert!(
                     chains(above, below.frame.checksum()),
-                    "verified neighbours chain"
+                    "verified neighbours chain: op {} to {}",
+                    above.op(),
+                    below.op()
                 );
             }
         }

@@ -195,7 +195,10 @@ impl Replica {
             if !is_linked {
                 vouched = Op::ZERO;
             }
-            let is_named = is_linked && above.is_some_and(|above| above.trust == Trust::Verified);
+            let is_above_sure = above.is_some_and(|above| above.trust == Trust::Verified);
+            let is_named = is_linked && is_above_sure;
+            // A prepare of a later log stands above, known to be committed, on something else.
+            let is_refuted = link == Some(false) && is_above_sure;
             let (log_view, commit_max) = (self.log_view, self.commit_max);
             let held = self
                 .log
@@ -208,7 +211,7 @@ impl Replica {
                     || is_named
                     || held.header().frame.view() == log_view
                     || (op >= commit_max && is_unbroken && !is_owed);
-                held.trust = if is_sure {
+                held.trust = if is_sure && !is_refuted {
                     Trust::Verified
                 } else {
                     Trust::Suspect

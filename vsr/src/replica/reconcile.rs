@@ -67,7 +67,10 @@ impl Replica {
         let recorded = self.pending.durable().log_view;
         let is_recorded = self.log_view_is_durable() && self.votes.elect.is_none();
         let fills_damage = self.log.is_damaged(header.op());
+        let is_above_own = self.votes.elect.is_some() && header.op() > self.op_head;
         message.prepare_in_view(match (is_recorded, trust) {
+            // The log this replica votes with ends below: it never had anything here.
+            _ if is_above_own => self.view,
             (_, Trust::Stray | Trust::Suspect | Trust::Offered) => VIEW_UNSURE,
             (true, Trust::Verified) => view.min(recorded),
             (false, Trust::Verified) if fills_damage => VIEW_UNSURE,

@@ -308,7 +308,10 @@ impl Play {
                 log.push(LogEntry::Damaged(Op(number(op))));
                 continue;
             }
-            let message = self.named(word);
+            let message = match word.strip_suffix('?') {
+                Some(name) => self.named(name).prepare_in_view(View(u32::MAX)),
+                None => self.named(word),
+            };
             let op = message.header::<PrepareHeader>().op();
             made.journal.insert(op, message.clone());
             log.push(LogEntry::Intact(message));
