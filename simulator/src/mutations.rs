@@ -1,17 +1,24 @@
 //! Deliberate bugs, and who must find them: the proof that a passing run means something.
 //!
-//! The cores are not touched. Each mutation breaks a promise at a seam the simulator owns (a
-//! disk that lies, a frame that is forged, an answer that comes too early), in the way a bug on
-//! the other side of that seam would. A run with a mutation that passes is a hole in the
-//! oracles; `tests/mutations.rs` demands that each is found within its budget of seeds.
+//! Some break a promise at a seam the simulator owns (a disk that lies, a frame that is forged,
+//! an answer that comes too early), in the way a bug on the other side of that seam would. The
+//! others switch off one rule of the consensus core ([`biplane_vsr::mutation`], compiled in for
+//! this crate alone). A run with a mutation that passes is a hole in the oracles;
+//! `tests/mutations.rs` demands that each is found within its budget of seeds. The table of all
+//! of them is in [`table`].
 
 use biplane_journal::{DiskOp, DiskRequest};
+pub use biplane_vsr::mutation::Mutation as Core;
 use biplane_wire::{
     Command, CommitHeader, GroupId, Message, Op, PrepareOkHeader, ReplicaId, ReplyHeader,
 };
 
 use crate::machine::{Answer, Call};
 use crate::options::Profile;
+
+mod table;
+
+pub use table::MUTATIONS;
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +39,8 @@ pub enum Mutation {
     NoElection,
     /// Polls return one message less than they say.
     PollDropsAMessage,
+    /// A rule of the consensus core does not hold.
+    Core(Core),
 }
 
 /// What is known of a mutation before it runs.
@@ -46,79 +55,13 @@ pub struct Expectation {
     pub found_by: &'static [&'static str],
     /// In runs of this profile.
     pub profile: Profile,
+    /// With bare groups whatever the profile has otherwise.
+    pub bare: bool,
     /// With this many replicas.
     pub replicas: u8,
     /// Within this many seeds.
     pub seeds: u64,
 }
-
-/// All mutations.
-pub const MUTATIONS: [Expectation; 8] = [
-    Expectation {
-        mutation: Mutation::SyncIsIgnored,
-        name: "sync-is-ignored",
-        found_by: &["O4", "O10"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 10,
-    },
-    Expectation {
-        mutation: Mutation::SuperblockIsNotWritten,
-        name: "superblock-is-not-written",
-        found_by: &["O3", "O10"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 20,
-    },
-    Expectation {
-        mutation: Mutation::VoteCountsTwice,
-        name: "vote-counts-twice",
-        found_by: &["O4", "O1"],
-        profile: Profile::Net,
-        replicas: 5,
-        seeds: 20,
-    },
-    Expectation {
-        mutation: Mutation::AnswerBeforeCommit,
-        name: "answer-before-commit",
-        found_by: &["O5"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 10,
-    },
-    Expectation {
-        mutation: Mutation::RestartForgetsTheDisk,
-        name: "restart-forgets-the-disk",
-        found_by: &["O1", "O3", "O5", "O10", "panic"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 20,
-    },
-    Expectation {
-        mutation: Mutation::CommitAboveHead,
-        name: "commit-above-head",
-        found_by: &["O4", "O1"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 20,
-    },
-    Expectation {
-        mutation: Mutation::NoElection,
-        name: "no-election",
-        found_by: &["liveness"],
-        profile: Profile::Lite,
-        replicas: 3,
-        seeds: 20,
-    },
-    Expectation {
-        mutation: Mutation::PollDropsAMessage,
-        name: "poll-drops-a-message",
-        found_by: &["O7"],
-        profile: Profile::Calm,
-        replicas: 3,
-        seeds: 10,
-    },
-];
 
 impl Mutation {
     /// The mutation of a name.
@@ -126,6 +69,14 @@ impl Mutation {
     pub fn from_name(name: &str) -> Option<Self> {
         let found = MUTATIONS.iter().find(|known| known.name == name)?;
         Some(found.mutation)
+    }
+
+    /// Makes the cores of this thread as wrong as a run with this mutation, or none, needs them.
+    pub fn switch_cores(mutation: Option<Self>) {
+        biplane_vsr::mutation::activate(match mutation {
+            Some(Self::Core(core)) => Some(core),
+            _ => None,
+        });
     }
 
     /// The request a lying disk carries out in place of `request`.

@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::coverage::Counters;
 use crate::faults::{FaultClass, Strike};
 use crate::machine::{Answer, Call};
+use crate::mutations::Mutation;
 use crate::network::{NetEvent, Network};
 use crate::options::Options;
 use crate::oracle::{Look, Oracles, Violation};
@@ -219,6 +220,7 @@ impl World {
 
     /// Schedules the first events.
     pub(crate) fn begin(&mut self) {
+        Mutation::switch_cores(self.options.mutation);
         for node in 0..self.options.replicas {
             let late = self.fault_prng.below(50 * MILLISECOND);
             self.queue.schedule(late, Event::Start { node });

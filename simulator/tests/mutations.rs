@@ -1,7 +1,7 @@
 //! Every deliberate bug is found by the oracle that should find it, within its budget of seeds.
 
 use biplane_simulator::mutations::{Expectation, MUTATIONS};
-use biplane_simulator::{Outcome, Verdict};
+use biplane_simulator::{Outcome, Profile, Verdict};
 
 fn objection(outcome: &Outcome) -> Option<String> {
     match &outcome.verdict {
@@ -16,6 +16,10 @@ fn find(expected: &Expectation) -> Result<u64, String> {
     let settings = [
         format!("mutation={}", expected.name),
         format!("replicas={}", expected.replicas),
+        format!(
+            "bare={}",
+            expected.bare || expected.profile == Profile::Lite
+        ),
     ];
     let mut others = Vec::new();
     for seed in 1..=expected.seeds {

@@ -21,6 +21,8 @@ pub const PROBE_ANSWERS_MAX: usize = REPLICA_COUNT_MAX as usize;
 pub(crate) const VIEW_UNSURE: View = View(u32::MAX);
 /// Highest view a replica enters. Frames of a higher one are ignored.
 pub(crate) const VIEW_LAST: View = View(u32::MAX - 1);
+/// Acknowledgement frames a replica keeps to be used again.
+pub(crate) const ACKNOWLEDGEMENT_FRAMES_MAX: usize = 64;
 /// Length of one tick.
 pub const TICK_MILLIS: u64 = 10;
 

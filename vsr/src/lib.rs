@@ -42,6 +42,7 @@ pub mod constants;
 mod invariants;
 mod io;
 mod log;
+pub mod mutation;
 mod outbound;
 mod pending;
 mod pipeline;
@@ -53,6 +54,7 @@ pub mod sessions;
 mod status;
 pub mod suffix_merge;
 mod timeout;
+mod wake;
 
 pub use config::{Boot, Config, Forward, Limits, LogEntry, OpenError, Start, Timers};
 pub use io::{
@@ -65,3 +67,4 @@ pub use prng::Prng;
 pub use quorum::{Quorums, ReplicaSet};
 pub use replica::Replica;
 pub use status::{Ignored, IgnoredCounts, Status, StatusView, TransferStage};
+pub use wake::WakeWheel;

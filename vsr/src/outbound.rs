@@ -4,16 +4,57 @@
 //! frame, in which status and view, and what must be on disk; the callers made those facts
 //! true, so a failure here is a bug of ours and stops the replica before it can lie to others.
 
+use std::collections::VecDeque;
+
 use biplane_wire::{
-    Command, CommitHeader, DoViewChangeHeader, FramePrefix, Message, Op, PrepareHeader,
-    PrepareOkHeader, ReplicaId, RequestStartViewHeader, StartViewChangeHeader, StartViewHeader,
+    Command, CommitHeader, DoViewChangeHeader, FramePrefix, HEADER_SIZE, Message, Op,
+    PrepareHeader, PrepareOkHeader, ReplicaId, RequestStartViewHeader, StartViewChangeHeader,
+    StartViewHeader,
 };
 
 use crate::config::Forward;
+use crate::constants::ACKNOWLEDGEMENT_FRAMES_MAX;
 use crate::io::Output;
 use crate::pending::ProbeAnswer;
 use crate::replica::{Context, Replica};
 use crate::status::Status;
+
+/// Acknowledgement frames that were sent, oldest first, to be written over when their receivers
+/// are done with them: the one frame a backup makes for every op costs no allocation then.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledgements {
+    sent: VecDeque<Message>,
+    /// Whether one was made since the last look.
+    used: bool,
+}
+
+impl Acknowledgements {
+    /// A frame of this header, sealed.
+    fn frame(&mut self, mut header: PrepareOkHeader) -> Message {
+        self.used = true;
+        header.frame.set_size(HEADER_SIZE as u32);
+        biplane_wire::seal(&mut header);
+        if let Some(mut oldest) = self.sent.pop_front() {
+            if oldest.reuse_for(&header) {
+                self.sent.push_back(oldest.clone());
+                return oldest;
+            }
+            self.sent.push_front(oldest);
+        }
+        let message = Message::from_parts(header, &[]);
+        if self.sent.len() < ACKNOWLEDGEMENT_FRAMES_MAX {
+            self.sent.push_back(message.clone());
+        }
+        message
+    }
+
+    /// Frees them when none was needed since the last call: thousands of groups are idle.
+    pub(crate) fn release_idle(&mut self) {
+        if !std::mem::take(&mut self.used) {
+            self.sent = VecDeque::new();
+        }
+    }
+}
 
 impl Replica {
     fn stamp_frame(&self, frame: &mut FramePrefix) {
@@ -104,7 +145,7 @@ impl Replica {
     }
 
     /// The promise that `op` is held here.
-    pub(crate) fn send_prepare_ok(&self, op: Op, out: &mut Vec<Output>) {
+    pub(crate) fn send_prepare_ok(&mut self, op: Op, out: &mut Vec<Output>) {
         assert!(
             self.status == Status::Normal,
             "only normal replicas acknowledge"
@@ -123,15 +164,24 @@ impl Replica {
             held.is_durable(),
             "only what is as durable as the plane asks"
         );
-        let mut header = PrepareOkHeader::acknowledging(held.header());
+        let header = PrepareOkHeader::acknowledging(held.header());
+        self.send_acknowledgement(header, out);
+    }
+
+    fn send_acknowledgement(&mut self, mut header: PrepareOkHeader, out: &mut Vec<Output>) {
         self.stamp_frame(&mut header.frame);
         header.set_group(self.config.group);
         header.set_commit(self.commit_max);
-        self.send(self.primary(), Message::sealed(header, &[]), out);
+        let message = self.acknowledgements.frame(header);
+        self.send(self.primary(), message, out);
     }
 
     /// The same promise for a prepare that is applied here and not held any more.
-    pub(crate) fn send_prepare_ok_applied(&self, prepare: &PrepareHeader, out: &mut Vec<Output>) {
+    pub(crate) fn send_prepare_ok_applied(
+        &mut self,
+        prepare: &PrepareHeader,
+        out: &mut Vec<Output>,
+    ) {
         assert!(
             self.status == Status::Normal,
             "only normal replicas acknowledge"
@@ -144,11 +194,7 @@ impl Replica {
         );
         assert!(self.log_view_is_durable(), "and so is the log of it");
         assert!(prepare.op() <= self.commit_min, "only what is applied");
-        let mut header = PrepareOkHeader::acknowledging(prepare);
-        self.stamp_frame(&mut header.frame);
-        header.set_group(self.config.group);
-        header.set_commit(self.commit_max);
-        self.send(self.primary(), Message::sealed(header, &[]), out);
+        self.send_acknowledgement(PrepareOkHeader::acknowledging(prepare), out);
     }
 
     /// Heartbeat: the applied op, never merely what is known to be committed.

@@ -27,12 +27,13 @@ use crate::config::Config;
 use crate::constants::VIEW_LAST;
 use crate::io::{HaltReason, Input, Output};
 use crate::log::{Log, LogMut};
+use crate::outbound::Acknowledgements;
 use crate::pending::Pending;
 use crate::pipeline::{Pipeline, Waiting};
-use crate::replica::recovery::Probers;
 use crate::plane::Plane;
 use crate::prng::Prng;
 use crate::quorum::{Quorums, ReplicaSet};
+use crate::replica::recovery::Probers;
 use crate::status::{Ignored, IgnoredCounts, Status, StatusView, TransferStage};
 use crate::suffix_merge::{MergedLog, Vote};
 use crate::timeout::{TimerName, TimerSet};
@@ -143,6 +144,7 @@ pub struct Replica {
     pub(crate) pipeline: Pipeline,
     pub(crate) requests: VecDeque<Waiting>,
     pub(crate) pending: Pending,
+    pub(crate) acknowledgements: Acknowledgements,
     /// Highest op whose acknowledgement was considered in this view, contiguously.
     pub(crate) op_acknowledged: Op,
     pub(crate) connected: ReplicaSet,

@@ -10,6 +10,7 @@
 use biplane_wire::{Checksum, DoViewChangeHeader, Op, PrepareHeader, ReplicaId, Suffix, View};
 
 use crate::constants::PIPELINE_MAX;
+use crate::mutation::mutated;
 use crate::quorum::Quorums;
 
 /// The vote of one replica.
@@ -161,12 +162,17 @@ pub fn merge(votes: &[Vote], replica_count: u8, applied: Op) -> Merge {
         .map(Vote::commit_evidence)
         .max()
         .unwrap_or_default();
-    let log_view = votes
-        .iter()
-        .map(|vote| vote.log_view)
-        .max()
-        .unwrap_or_default();
-    let quorums = Quorums::new(replica_count);
+    let longest = votes.iter().max_by_key(|vote| (vote.op, vote.log_view));
+    let log_view = match longest {
+        Some(longest) if mutated!(LongestLogWins) => longest.log_view,
+        _ => votes
+            .iter()
+            .map(|vote| vote.log_view)
+            .max()
+            .unwrap_or_default(),
+    };
+    let mut quorums = Quorums::new(replica_count);
+    quorums.nack -= u8::from(mutated!(NackQuorumLow));
     let low = commit.max(Op(1));
     let named = Vec::new();
     let mut merger = Merger {
@@ -403,7 +409,11 @@ impl<'a> Merger<'a> {
                 copies += 1;
             } else if entry.nack {
                 nacks += 1;
-            } else if entry.header.is_some() && !entry.present && op > vote.commit {
+            } else if entry.header.is_some()
+                && !entry.present
+                && op > vote.commit
+                && !mutated!(NameIsNoDenial)
+            {
                 // It adopted the header and never had the body, so it never acknowledged it.
                 nacks += 1;
             } else if vote.log_view < log_view && agrees == Some(false) {

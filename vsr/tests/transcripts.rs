@@ -82,7 +82,11 @@ fn transcripts_are_what_happens() {
     let bless = std::env::var_os("TRANSCRIPTS_BLESS").is_some();
     let mut wrong = Vec::new();
     for path in scripts() {
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let text = fs::read_to_string(&path).expect("a readable script");
         let outcome = std::panic::catch_unwind(|| played(&text));
         let Ok(expected) = outcome else {
@@ -96,7 +100,10 @@ fn transcripts_are_what_happens() {
             fs::write(&path, expected).expect("a writable script");
             continue;
         }
-        let differs = text.lines().zip(expected.lines()).find(|(is, was)| is != was);
+        let differs = text
+            .lines()
+            .zip(expected.lines())
+            .find(|(is, was)| is != was);
         wrong.push(format!("{name}: {differs:?}"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -106,7 +113,12 @@ fn transcripts_are_what_happens() {
 fn every_hazard_and_every_story_has_its_transcript() {
     let names: Vec<String> = scripts()
         .iter()
-        .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+        .map(|path| {
+            path.file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
+        })
         .collect();
     let hazards = (1..=34).map(|number| format!("h{number:02}-"));
     let stories = [

@@ -166,6 +166,31 @@ impl Message {
         }
     }
 
+    /// Overwrites the header in place when nobody else holds this frame; whether that was so.
+    /// For small frames that are sent again and again: the memory of one whose last receiver is
+    /// done serves the next.
+    ///
+    /// # Panics
+    ///
+    /// When the size field of `header` is not the size of this frame.
+    pub fn reuse_for<H: Header>(&mut self, header: &H) -> bool {
+        assert!(
+            header.frame().size() as usize == self.size,
+            "the body stays the same"
+        );
+        assert!(
+            header.validate_command().is_ok(),
+            "the command uses this layout"
+        );
+        let Some(blocks) = Arc::get_mut(&mut self.storage) else {
+            return false;
+        };
+        self.replaced = None;
+        let place = self.start..self.start + HEADER_SIZE;
+        blocks.as_mut_bytes()[place].copy_from_slice(header.bytes());
+        true
+    }
+
     /// This prepare as it is retransmitted in `view`: the one field that may change. The same
     /// message when it already carries that view.
     ///

@@ -8,6 +8,7 @@ use super::{Context, Handled, Replica};
 use crate::config::Forward;
 use crate::io::{HaltReason, Output};
 use crate::log::{Storage, Trust, chains};
+use crate::mutation::mutated;
 use crate::plane::{Plane, Source};
 use crate::status::{Ignored, Status};
 use crate::timeout::TimerName;
@@ -118,6 +119,9 @@ impl Replica {
         let Some(below) = header.op().previous() else {
             return Err(Ignored::Unchained);
         };
+        if mutated!(ParentUnchecked) {
+            return Ok(());
+        }
         if let Some(held) = self.log.header(below) {
             if chains(header, held.frame.checksum()) {
                 return Ok(());
@@ -277,7 +281,7 @@ impl Replica {
 
     /// The entry was applied and evicted. What is committed at an op is one prepare, and the
     /// log of every later view has it, so the one the primary sends is the one applied here.
-    fn acknowledge_evicted<P: Plane>(&self, header: &PrepareHeader, cx: &mut Context<'_, P>) {
+    fn acknowledge_evicted<P: Plane>(&mut self, header: &PrepareHeader, cx: &mut Context<'_, P>) {
         let is_recorded = self.view_is_durable() && self.log_view_is_durable();
         if is_recorded && cx.plane.may_acknowledge() && header.op() > Op::ZERO {
             self.send_prepare_ok_applied(header, cx.out);
@@ -396,6 +400,7 @@ impl Replica {
         if is_fresh {
             self.heartbeat = fresh;
             self.timers.reset(TimerName::Heartbeat);
+            self.acknowledgements.release_idle();
         }
         let raised = self.raise_commit_max(header.commit());
         if is_fresh || raised {

@@ -13,6 +13,7 @@ use super::{Replica, Votes};
 use crate::config::{Boot, Config, LogEntry, OpenError, Start};
 use crate::constants::VIEW_UNSURE;
 use crate::log::{Held, Log, Storage, Trust, chains};
+use crate::mutation::mutated;
 use crate::pending::{Pending, Record};
 use crate::pipeline::Pipeline;
 use crate::prng::Prng;
@@ -72,7 +73,7 @@ impl Replica {
             .map(|message| message.header::<biplane_wire::PrepareHeader>().timestamp())
             .fold(boot.last_timestamp, u64::max);
         Self {
-            quorums: Quorums::new(config.replica_count),
+            quorums: quorums(config.replica_count),
             status: Status::Recovering,
             view: boot.view,
             log_view: boot.log_view,
@@ -103,6 +104,7 @@ impl Replica {
                 view: boot.view,
                 log_view: boot.log_view,
             }),
+            acknowledgements: crate::outbound::Acknowledgements::default(),
             op_acknowledged: Op::ZERO,
             connected: ReplicaSet::all(config.replica_count),
             halted: None,
@@ -211,6 +213,7 @@ impl Replica {
                     || is_named
                     || held.header().frame.view() == log_view
                     || (op >= commit_max && is_unbroken && !is_owed);
+                let is_refuted = is_refuted && !mutated!(RefutedIsCertain);
                 held.trust = if is_sure && !is_refuted {
                     Trust::Verified
                 } else {
@@ -275,6 +278,13 @@ impl Replica {
         self.timers.start(TimerName::Probe);
         self.timers.wake_at(1);
     }
+}
+
+fn quorums(replica_count: u8) -> Quorums {
+    let mut quorums = Quorums::new(replica_count);
+    quorums.replication -= u8::from(mutated!(ReplicationQuorumLow));
+    quorums.view_change -= u8::from(mutated!(ViewChangeQuorumLow));
+    quorums
 }
 
 /// The journal as a log. Every entry that is there is as durable as it will be.

@@ -10,6 +10,7 @@ use super::{Context, Handled, Replica};
 use crate::constants::CODE_NOT_COMMITTED;
 use crate::io::{Admission, DenyReason, Output, Refusal};
 use crate::log::Trust;
+use crate::mutation::mutated;
 use crate::pipeline::{Counted, InFlight, Waiting};
 use crate::plane::{Plane, Promotion};
 use crate::quorum::ReplicaSet;
@@ -184,7 +185,12 @@ impl Replica {
         header.set_op(self.op_head.next());
         header.set_commit(self.commit_max);
         let floor = self.last_timestamp.saturating_add(1);
-        header.set_timestamp(self.timers.wall_micros().max(floor));
+        let wall_micros = self.timers.wall_micros();
+        header.set_timestamp(if mutated!(TimestampUnordered) {
+            wall_micros
+        } else {
+            wall_micros.max(floor)
+        });
         // The identity of the head is known to whoever leads; a log that begins on transferred
         // state whose last prepare nobody has any more begins a new chain.
         header.set_parent(self.identity_at(self.op_head).unwrap_or_default());
@@ -203,7 +209,7 @@ impl Replica {
         if !self.leads() {
             return Err(Ignored::NotPrimary);
         }
-        if header.frame.view() < self.view {
+        if header.frame.view() < self.view && !mutated!(StaleAcknowledgement) {
             return Err(Ignored::ViewOlder);
         }
         if header.frame.view() > self.view {
@@ -263,7 +269,7 @@ impl Replica {
             self.timers.stop(TimerName::Prepare);
             return;
         }
-        if self.view_is_durable() {
+        if self.view_is_durable() && !mutated!(NoRetransmission) {
             self.retransmit(cx);
         }
         self.timers.back_off(TimerName::Prepare, &mut self.prng);
@@ -294,7 +300,7 @@ impl Replica {
             return;
         }
         self.timers.start(TimerName::Commit);
-        if self.view_is_durable() {
+        if self.view_is_durable() && !mutated!(NoHeartbeat) {
             self.broadcast_commit(cx.out);
         }
     }

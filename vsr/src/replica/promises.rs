@@ -8,6 +8,7 @@ use biplane_wire::View;
 
 use super::{Context, Handled, Replica};
 use crate::io::Output;
+use crate::mutation::mutated;
 use crate::pending::Record;
 use crate::plane::Plane;
 use crate::status::{Ignored, Status};
@@ -15,7 +16,7 @@ use crate::status::{Ignored, Status};
 impl Replica {
     /// Whether the superblock says what it should.
     pub(crate) fn view_is_durable(&self) -> bool {
-        self.pending.durable() == self.record()
+        self.pending.durable() == self.record() || mutated!(ViewBeforeRecord)
     }
 
     /// Whether a restart would know that this replica has the log of its log view.
@@ -28,7 +29,7 @@ impl Replica {
     fn record(&self) -> Record {
         // A record that was asked for is on its way, and records never go back.
         let recorded = self.pending.requested().log_view;
-        let log_view = if self.is_completing() {
+        let log_view = if self.is_completing() && !mutated!(LogViewBeforeBodies) {
             recorded
         } else {
             self.log_view
@@ -76,7 +77,9 @@ impl Replica {
     }
 
     pub(crate) fn on_persist_failed(&mut self) -> Handled {
-        self.pending.persist_failed(self.timers.now());
+        if !mutated!(NoPersistRetry) {
+            self.pending.persist_failed(self.timers.now());
+        }
         Ok(())
     }
 

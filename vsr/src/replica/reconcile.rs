@@ -11,6 +11,7 @@ use super::{Context, Replica};
 use crate::constants::{PIPELINE_MAX, VIEW_UNSURE};
 use crate::io::Output;
 use crate::log::{Held, Storage, Trust, chains};
+use crate::mutation::mutated;
 use crate::plane::{Durability, Plane, Source};
 
 impl Replica {
@@ -27,11 +28,13 @@ impl Replica {
         let op = header.op();
         assert!(op > self.commit_min, "applied ops are never entered again");
         self.last_timestamp = self.last_timestamp.max(header.timestamp());
-        let storage = match cx.plane.durability(header) {
+        let durability = cx.plane.durability(header);
+        let storage = match durability {
             Durability::Memory => Storage::Memory,
+            Durability::Disk if mutated!(HeldBeforeSync) => Storage::Durable,
             Durability::Disk => Storage::Writing,
         };
-        if storage == Storage::Writing {
+        if durability == Durability::Disk {
             let prepare = self.journaled_form(&message, trust);
             cx.out.push(Output::Append { prepare });
         }
@@ -93,7 +96,11 @@ impl Replica {
     pub(crate) fn cut<P: Plane>(&mut self, from: Op, cx: &mut Context<'_, P>) {
         assert!(from > self.commit_min, "applied ops are never taken out");
         let damaged = self.damaged_between(from, self.op_target());
-        let spared = self.last_kept_on_disk(from);
+        let spared = if mutated!(CutTakesWhatItKeeps) {
+            None
+        } else {
+            self.last_kept_on_disk(from)
+        };
         let cut_from = spared.map_or(from, Op::next);
         let reached_disk = self.log.reaches_disk(cut_from);
         let removed = self.log.remove_from(from);
@@ -155,7 +162,7 @@ impl Replica {
         self.doubt_above(commit_known);
         let lowest_wrong = self.judge_entries();
         let above = self.op_target().next();
-        if self.log.reaches(above) {
+        if self.log.reaches(above) && !mutated!(LeftoversStay) {
             self.cut(above, cx);
         }
         if let Some(from) = lowest_wrong {

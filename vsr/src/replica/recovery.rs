@@ -10,6 +10,7 @@ use biplane_wire::{ReplicaId, RequestStartViewHeader, View};
 
 use super::{Context, Handled, Replica};
 use crate::io::{Output, RoleChange};
+use crate::mutation::mutated;
 use crate::pending::ProbeAnswer;
 use crate::plane::Plane;
 use crate::quorum::ReplicaSet;
@@ -110,7 +111,7 @@ impl Replica {
             Status::ViewChange => {
                 self.timers.start(TimerName::Probe);
                 // Covers a lost announcement. The elect has nobody to ask.
-                if !self.is_primary_by_index() {
+                if !self.is_primary_by_index() && !mutated!(NoViewProbe) {
                     self.broadcast_request_start_view(cx.out);
                 }
             }

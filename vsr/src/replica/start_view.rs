@@ -8,6 +8,7 @@ use biplane_wire::{StartViewHeader, Suffix, SuffixError, Typed};
 use super::{Adoption, Context, Handled, Replica};
 use crate::constants::PIPELINE_MAX;
 use crate::io::{Output, RoleChange, TransferNotice};
+use crate::mutation::mutated;
 use crate::plane::Plane;
 use crate::status::{Ignored, Status, TransferStage};
 use crate::timeout::TimerName;
@@ -38,7 +39,7 @@ impl Replica {
         if self.answers_an_earlier_life(header) {
             return Err(Ignored::OtherIncarnation);
         }
-        if header.op() < self.commit_max {
+        if header.op() < self.commit_max && !mutated!(AdoptsBelowCommit) {
             tracing::warn!(
                 group = %self.config.group,
                 op = header.op().0,
@@ -47,7 +48,8 @@ impl Replica {
             );
             return Err(Ignored::BelowCommit);
         }
-        if self.status == Status::Normal && view == self.log_view && header.op() <= self.op_head {
+        let is_known = view == self.log_view && header.op() <= self.op_head;
+        if self.status == Status::Normal && is_known && !mutated!(ViewAdoptedAgain) {
             // Said before, or overtaken by prepares of the same view.
             let raised = self.raise_commit_max(header.commit());
             return if raised {

@@ -12,6 +12,7 @@ use super::{Context, Elect, Handled, Replica};
 use crate::constants::VIEW_LAST;
 use crate::io::{Output, RoleChange};
 use crate::log::Trust;
+use crate::mutation::mutated;
 use crate::pipeline::InFlight;
 use crate::plane::Plane;
 use crate::quorum::ReplicaSet;
@@ -65,7 +66,7 @@ impl Replica {
     pub(crate) fn abandon_election(&mut self) {
         let votes = std::mem::take(&mut self.votes);
         let fetched = votes.elect.into_iter().flat_map(|elect| elect.fetched);
-        for op in fetched.filter(|op| *op > self.commit_max) {
+        for op in fetched.filter(|op| *op > self.commit_max && !mutated!(FetchedIsOwn)) {
             if let Some(held) = self.log.held_mut(op) {
                 held.trust = Trust::Stray;
             }
@@ -78,7 +79,7 @@ impl Replica {
         cx: &mut Context<'_, P>,
     ) -> Handled {
         self.check_sender(&header.frame, header.group())?;
-        if self.status == Status::Recovering {
+        if self.status == Status::Recovering && !mutated!(RecoveringVotes) {
             return Err(Ignored::Status);
         }
         let view = header.frame.view();
@@ -112,7 +113,7 @@ impl Replica {
     ) -> Handled {
         let header = frame.header();
         self.check_sender(&header.frame, header.group())?;
-        if self.status == Status::Recovering {
+        if self.status == Status::Recovering && !mutated!(RecoveringVotes) {
             return Err(Ignored::Status);
         }
         let view = header.frame.view();
@@ -190,6 +191,9 @@ impl Replica {
             fetched: Vec::new(),
         });
         self.reconcile(commit_known, cx);
+        if mutated!(LogViewAtMerge) {
+            self.log_view = self.view;
+        }
     }
 
     fn can_lead(&self, merged: &MergedLog) -> bool {
@@ -218,6 +222,9 @@ impl Replica {
     /// The first op of the merged log that this elect cannot vouch for; `None` when it holds
     /// all of it, durably.
     fn first_uncovered(&mut self) -> Option<Op> {
+        if mutated!(ElectWithoutBodies) {
+            return None;
+        }
         let elect = self.votes.elect.as_mut()?;
         let mut op = elect.covered.max(self.commit_min).next();
         while op <= elect.merged.head {
@@ -288,6 +295,9 @@ impl Replica {
     fn rebuild_pipeline(&mut self) {
         self.pipeline.clear();
         self.op_acknowledged = self.commit_max;
+        if mutated!(SuffixForgotten) {
+            self.op_head = self.commit_max;
+        }
         let mut op = self.commit_max.next();
         while op <= self.op_head {
             let header = self

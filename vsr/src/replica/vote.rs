@@ -9,6 +9,7 @@ use biplane_wire::{Op, PrepareHeader, SuffixBuilder, View};
 use super::Replica;
 use crate::constants::PIPELINE_MAX;
 use crate::log::{Storage, Trust};
+use crate::mutation::mutated;
 use crate::suffix_merge::{Vote, VoteEntry};
 
 impl Replica {
@@ -53,7 +54,8 @@ impl Replica {
                 _ if held.trust != Trust::Verified => SILENCE,
                 Storage::Writing => VoteEntry {
                     header: Some(*held.header()),
-                    ..SILENCE
+                    nack: false,
+                    present: mutated!(WritingIsPresent),
                 },
                 Storage::Memory | Storage::Durable => VoteEntry {
                     header: Some(*held.header()),
@@ -62,7 +64,7 @@ impl Replica {
                 },
             };
         }
-        if self.log.is_damaged(op) {
+        if self.log.is_damaged(op) && !mutated!(DamagedIsDenied) {
             return SILENCE;
         }
         if let Some(header) = self.commit_min_header.filter(|_| op == self.commit_min) {

@@ -5,16 +5,12 @@
 //! something becomes a row. `expect` lines hold whatever the table says, so blessing a table
 //! cannot bless a broken rule. The words are listed in `tests/transcripts/README.md`.
 
+mod telling;
+
 use std::collections::BTreeMap;
 
-use biplane_vsr::{
-    Boot, Config, DenyReason, HaltReason, Ingest, Input, LogEntry, Output, Start, Status,
-    StatusView, TransferNotice, TransferStage,
-};
-use biplane_wire::{
-    Checksum, Command, CommitHeader, DoViewChangeHeader, Message, Op, PrepareHeader,
-    PrepareOkHeader, RequestStartViewHeader, StartViewHeader, Suffix, View,
-};
+use biplane_vsr::{Boot, Config, Ingest, Input, LogEntry, Start, TransferStage};
+use biplane_wire::{Checksum, Command, Message, Op, PrepareHeader, View};
 
 use super::frames::{self, PrepareParts};
 use super::node::{Node, Write};
@@ -26,14 +22,6 @@ pub struct Row {
     pub path: String,
     pub frame: String,
     pub effect: String,
-}
-
-/// What a node looked like before something happened to it.
-struct Before {
-    status: Option<StatusView>,
-    ignored: u64,
-    writes: usize,
-    answered: usize,
 }
 
 pub struct Play {
@@ -197,20 +185,9 @@ impl Play {
 
     fn named(&self, name: &str) -> Message {
         let found = self.prepares.get(name);
-        found.cloned().unwrap_or_else(|| panic!("no prepare {name}"))
-    }
-
-    fn name(&mut self, header: &PrepareHeader) -> String {
-        let identity = header.frame.checksum().0;
-        if let Some(name) = self.names.get(&identity) {
-            return name.clone();
-        }
-        let mut name = header.op().to_string();
-        while self.names.values().any(|known| *known == name) {
-            name.push('\'');
-        }
-        self.names.insert(identity, name.clone());
-        name
+        found
+            .cloned()
+            .unwrap_or_else(|| panic!("no prepare {name}"))
     }
 
     fn request(&mut self, rest: &[&str]) {
@@ -468,7 +445,11 @@ impl Play {
                 "commit" => view.commit_max.to_string(),
                 "primary" => view.is_primary.to_string(),
                 "barrier" => view.recovery_barrier.to_string(),
-                "caught-up" => self.cluster.replica(node).is_caught_up_primary().to_string(),
+                "caught-up" => self
+                    .cluster
+                    .replica(node)
+                    .is_caught_up_primary()
+                    .to_string(),
                 "halted" => view.halted.is_some().to_string(),
                 "holds" => self.held(node, wanted),
                 "chained" => self.is_chained(node).to_string(),
@@ -476,12 +457,7 @@ impl Play {
                 "span" => self.cluster.replica(node).log().span().to_string(),
                 other => panic!("no key {other}"),
             };
-            assert_eq!(
-                found,
-                *wanted,
-                "{line}\n{}",
-                self.cluster.describe()
-            );
+            assert_eq!(found, *wanted, "{line}\n{}", self.cluster.describe());
         }
     }
 
@@ -564,14 +540,6 @@ impl Play {
         true
     }
 
-    fn write_name(&mut self, write: &Write) -> String {
-        match write {
-            Write::Append(prepare) => format!("written {}", self.name(prepare.header())),
-            Write::Truncate(from) => format!("cut from {from}"),
-            Write::View(view, log_view, _) => format!("recorded v{view} log v{log_view}"),
-        }
-    }
-
     fn deliver(&mut self, packet: Packet) {
         let (from, to) = (packet.from, packet.to);
         let path = format!("{from} -> {to}");
@@ -585,7 +553,8 @@ impl Play {
                     Some(_) => "lost",
                 };
                 // Sent again and lost again: the first time tells it.
-                let is_again = |row: &Row| row.path == path && row.frame == frame && row.effect == why;
+                let is_again =
+                    |row: &Row| row.path == path && row.frame == frame && row.effect == why;
                 if !self.rows.iter().any(is_again) {
                     self.row(path, frame, &[why.to_owned()]);
                 }
@@ -611,202 +580,4 @@ impl Play {
         }
         self.row(path, frame, &effects);
     }
-
-    fn frame_name(&mut self, message: &Message) -> String {
-        let view = message.generic().frame.view();
-        let kind = message.command();
-        let text = match kind {
-            Command::Prepare | Command::RepairPrepare => {
-                let header = *message.header::<PrepareHeader>();
-                format!("{} commit {}", self.name(&header), header.commit())
-            }
-            Command::PrepareOk => {
-                let header: &PrepareOkHeader = message.header();
-                let identity = header.prepare_checksum().0;
-                let op = header.op().to_string();
-                self.names.get(&identity).cloned().unwrap_or(op)
-            }
-            Command::Commit => {
-                let header: &CommitHeader = message.header();
-                format!("commit {} counter {}", header.commit(), header.timestamp_monotonic())
-            }
-            Command::DoViewChange => {
-                let frame = biplane_wire::decode_replica(message.clone()).expect("decodable");
-                let biplane_wire::ReplicaFrame::DoViewChange(frame) = frame else {
-                    unreachable!("the command says so")
-                };
-                let header: &DoViewChangeHeader = frame.header();
-                let suffix = Suffix::of_do_view_change(&frame).expect("a suffix");
-                format!(
-                    "log v{} op {} commit {} {}",
-                    header.log_view(),
-                    header.op(),
-                    header.commit(),
-                    self.suffix_name(&suffix)
-                )
-            }
-            Command::StartView => {
-                let frame = biplane_wire::decode_replica(message.clone()).expect("decodable");
-                let biplane_wire::ReplicaFrame::StartView(frame) = frame else {
-                    unreachable!("the command says so")
-                };
-                let header: &StartViewHeader = frame.header();
-                let suffix = Suffix::of_start_view(&frame).expect("a suffix");
-                format!(
-                    "op {} commit {} {}",
-                    header.op(),
-                    header.commit(),
-                    self.suffix_name(&suffix)
-                )
-            }
-            Command::RequestStartView => {
-                let header: &RequestStartViewHeader = message.header();
-                format!("incarnation {}", header.incarnation())
-            }
-            _ => String::new(),
-        };
-        format!("{kind:?} v{view} {text}").trim_end().to_owned()
-    }
-
-    fn suffix_name(&mut self, suffix: &Suffix<'_>) -> String {
-        let mut names = Vec::new();
-        for entry in suffix.iter() {
-            let name = match entry.header {
-                Some(header) => self.name(header),
-                None => "_".to_owned(),
-            };
-            let mark = match (entry.nack, entry.present) {
-                (true, _) => "n",
-                (_, true) => "P",
-                _ => "",
-            };
-            names.push(format!("{name}{mark}"));
-        }
-        format!("[{}]", names.join(" "))
-    }
-
-    fn before(&self, node: u8) -> Before {
-        let target = &self.cluster.nodes[usize::from(node)];
-        Before {
-            status: target.replica.as_ref().map(|replica| replica.status()),
-            ignored: target.replica.as_ref().map_or(0, |it| it.ignored().total()),
-            writes: target.writes.len(),
-            answered: target.answered.len(),
-        }
-    }
-
-    /// What changed at a node, in words.
-    fn effects(&mut self, node: u8, before: &Before) -> Vec<String> {
-        let mut effects = Vec::new();
-        let target = &mut self.cluster.nodes[usize::from(node)];
-        let Some(replica) = &target.replica else {
-            return effects;
-        };
-        let after = replica.status();
-        if let Some(before) = &before.status {
-            differences(before, &after, &mut effects);
-        }
-        if replica.ignored().total() > before.ignored
-            && let Some(reason) = replica.ignored().last()
-        {
-            effects.push(format!("ignored: {reason:?}"));
-        }
-        for (_, op) in target.answered.iter().skip(before.answered) {
-            effects.push(format!("answers op {op}"));
-        }
-        for note in std::mem::take(&mut target.notes) {
-            effects.extend(note_name(&note));
-        }
-        let started: Vec<Write> = target.writes.iter().skip(before.writes).cloned().collect();
-        for write in started {
-            effects.push(match write {
-                Write::Append(prepare) => format!("writes {}", self.name(prepare.header())),
-                Write::Truncate(from) => format!("cuts from {from}"),
-                Write::View(view, log_view, _) => format!("records v{view} log v{log_view}"),
-            });
-        }
-        effects
-    }
-
-    fn summary(&self, node: u8) -> String {
-        let Some(replica) = &self.cluster.nodes[usize::from(node)].replica else {
-            return "down".to_owned();
-        };
-        let view = replica.status();
-        let mut text = format!(
-            "{:?} v{} log v{} head {} commit {}..{}",
-            view.status, view.view, view.log_view, view.op_head, view.commit_min, view.commit_max
-        );
-        if view.is_primary {
-            text += " primary";
-        }
-        if view.recovery_barrier > view.commit_max {
-            text += &format!(" barrier {}", view.recovery_barrier);
-        }
-        text
-    }
-
-    fn row(&mut self, path: String, frame: String, effects: &[String]) {
-        self.steps += 1;
-        let effect = if effects.is_empty() {
-            "-".to_owned()
-        } else {
-            effects.join("; ")
-        };
-        self.rows.push(Row {
-            step: self.steps,
-            path,
-            frame,
-            effect,
-        });
-    }
-}
-
-fn differences(before: &StatusView, after: &StatusView, effects: &mut Vec<String>) {
-    let is_new = (before.status, before.view, before.is_primary)
-        != (after.status, after.view, after.is_primary);
-    if is_new {
-        let role = match (after.status, after.is_primary) {
-            (Status::Normal, true) => " as primary",
-            (Status::Normal, false) => " as backup",
-            _ => "",
-        };
-        effects.push(format!("{:?} v{}{role}", after.status, after.view));
-    }
-    if before.log_view != after.log_view {
-        effects.push(format!("log v{}", after.log_view));
-    }
-    if before.op_head != after.op_head {
-        effects.push(format!("head {}", after.op_head));
-    }
-    if before.commit_max != after.commit_max {
-        effects.push(format!("commit {}", after.commit_max));
-    }
-    if before.commit_min != after.commit_min {
-        effects.push(format!("applied {}", after.commit_min));
-    }
-    if before.recovery_barrier != after.recovery_barrier {
-        effects.push(format!("barrier {}", after.recovery_barrier));
-    }
-    if before.transfer_stage != after.transfer_stage {
-        effects.push(format!("transfer {:?}", after.transfer_stage));
-    }
-}
-
-fn note_name(note: &Output) -> Option<String> {
-    Some(match note {
-        Output::Denied { code, reason, .. } => {
-            let why = match reason {
-                DenyReason::ViewChanged => "the view is over",
-                DenyReason::Plane => "the plane refuses",
-            };
-            format!("answers code {code}: {why}")
-        }
-        Output::Canceled { op, .. } => format!("whoever waits for op {op} hears nothing certain"),
-        Output::Transfer(TransferNotice::Begin { from }) => format!("asks {from} for its state"),
-        Output::Transfer(TransferNotice::Abandoned) => "gives the transfer up".to_owned(),
-        Output::Halt(HaltReason::ForkedLog { op }) => format!("stops: the log forks at op {op}"),
-        Output::Halt(HaltReason::AppendFailed { op }) => format!("stops: op {op} is not written"),
-        _ => return None,
-    })
 }
