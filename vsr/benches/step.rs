@@ -5,15 +5,17 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use biplane_vsr::suffix_merge::{Vote, VoteEntry, merge};
 use biplane_vsr::{
     Admission, Boot, Config, Durability, Forward, Input, Limits, Output, Plane, Promotion, Replica,
-    Source, Timers,
+    Source, Timers, WakeWheel,
 };
 use biplane_wire::{
-    Checksum, ClientId, ClusterId, Command, FrameBuffer, GroupId, Message, Op, Operation,
-    PrepareHeader, ReplicaId, RequestNumber, RoutedRequestHeader, View, decode_replica, prepare,
+    Checksum, ClientId, ClusterId, Command, CommitHeader, FrameBuffer, GroupId, Message, Op,
+    Operation, PrepareHeader, ReplicaId, RequestNumber, RoutedRequestHeader, View, decode_replica,
+    prepare,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -95,9 +97,13 @@ impl Group {
 
     fn after(&mut self, index: usize) {
         let replica = &mut self.replicas[index];
+        let mut applied = None;
         while let Some(prepare) = replica.next_committed() {
             let op = prepare.header::<PrepareHeader>().op();
             replica.applied(op);
+            applied = Some(op);
+        }
+        if let Some(op) = applied {
             replica.log_mut().evict_through(op);
         }
         for output in self.out.drain(..) {
@@ -122,23 +128,139 @@ fn prepares(bench: &mut Criterion) {
     group.finish();
 }
 
+/// A host of many groups as the planes are: a wheel says whom a tick is for.
+struct Host {
+    replicas: Vec<Replica>,
+    ticked_at: Vec<u64>,
+    wheel: WakeWheel<usize>,
+    now: u64,
+    visits: u64,
+    out: Vec<Output>,
+}
+
+impl Host {
+    /// Backups that heard their primary on staggered ticks, as they do in a running cluster.
+    fn new(count: usize) -> Self {
+        let open = |_| Replica::open(config(1), Boot::fresh()).expect("valid");
+        let mut host = Self {
+            replicas: (0..count).map(open).collect(),
+            ticked_at: vec![0; count],
+            wheel: WakeWheel::default(),
+            now: 0,
+            visits: 0,
+            out: Vec::new(),
+        };
+        for index in 0..count {
+            host.step(index, Input::Tick { wall_micros: 0 });
+        }
+        host
+    }
+
+    fn step(&mut self, index: usize, input: Input) {
+        let replica = &mut self.replicas[index];
+        let is_tick = u64::from(matches!(input, Input::Tick { .. }));
+        let passed = self.now - self.ticked_at[index];
+        replica.skip_ticks(passed.saturating_sub(is_tick));
+        self.ticked_at[index] = self.now;
+        replica.step(input, &mut Nothing, &mut self.out);
+        self.out.clear();
+        self.wheel.set(index, self.now + replica.ticks_to_wake());
+        self.visits += 1;
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        for index in self.wheel.take(self.now) {
+            self.step(
+                index,
+                Input::Tick {
+                    wall_micros: self.now,
+                },
+            );
+        }
+    }
+
+    /// The heartbeats of one tick: every group hears its primary each 50 ticks.
+    fn hear(&mut self, heartbeat: &Message) {
+        let count = self.replicas.len();
+        let mut index = (self.now % 50) as usize;
+        while index < count {
+            let mut header = *heartbeat.header::<CommitHeader>();
+            header.set_timestamp_monotonic(self.now);
+            let frame = decode_replica(Message::sealed(header, &[])).expect("own frames");
+            self.step(index, Input::Frame(frame));
+            index += 50;
+        }
+    }
+}
+
+fn heartbeat() -> Message {
+    let mut header = CommitHeader::new(Command::Commit);
+    header.frame.set_cluster(ClusterId(7));
+    header.set_group(GroupId(5));
+    Message::sealed(header, &[])
+}
+
+/// What idle groups cost a host: a tick on which none is due, and one with its heartbeats.
 fn idle(bench: &mut Criterion) {
-    let mut group = bench.benchmark_group("thousand idle groups");
-    group.throughput(Throughput::Elements(1000));
-    let open = |_| Replica::open(config(1), Boot::fresh()).expect("valid");
-    let mut replicas: Vec<Replica> = (0..1000).map(open).collect();
-    let mut out = Vec::new();
-    let mut ticks = 0_u64;
-    group.bench_function("tick", |bencher| {
-        bencher.iter(|| {
-            ticks += 1;
-            for replica in &mut replicas {
-                replica.step(Input::Tick { wall_micros: ticks }, &mut Nothing, &mut out);
-            }
-            out.clear();
+    let mut group = bench.benchmark_group("idle groups");
+    for count in [1, 1000, 10_000] {
+        let mut host = Host::new(count);
+        let quiet = host.replicas[0].ticks_to_wake() - 1;
+        group.bench_function(format!("tick of {count}, nothing due"), |bencher| {
+            bencher.iter_custom(|iterations| {
+                let mut spent = Duration::ZERO;
+                let mut left = iterations;
+                while left > 0 {
+                    // A fresh run up to the tick before the first deadline.
+                    let mut wheel = host.wheel.clone();
+                    let start = Instant::now();
+                    for tick in 1..=quiet.min(left) {
+                        black_box(wheel.take(host.now + tick));
+                    }
+                    spent += start.elapsed();
+                    left -= quiet.min(left);
+                }
+                spent
+            });
         });
-    });
-    println!("digest: {ticks} ticks, view {}", replicas[0].view());
+        let beat = heartbeat();
+        group.bench_function(format!("tick of {count} with heartbeats"), |bencher| {
+            bencher.iter(|| {
+                host.tick();
+                host.hear(&beat);
+            });
+        });
+        let view = host.replicas[0].view();
+        println!(
+            "digest: tick {} visits {} view {view}",
+            host.now, host.visits
+        );
+        assert!(view == View(0), "nobody missed a heartbeat");
+    }
+    group.finish();
+}
+
+/// An op costs the same whatever number of idle groups is on the host.
+fn beside_idle(bench: &mut Criterion) {
+    let mut group = bench.benchmark_group("one busy group beside idle ones");
+    const BATCH: u64 = 64;
+    group.throughput(Throughput::Elements(BATCH));
+    for count in [1, 100, 1000, 10_000] {
+        let mut cluster = Group::new();
+        let mut host = Host::new(count);
+        let beat = heartbeat();
+        group.bench_function(format!("{count} idle"), |bencher| {
+            bencher.iter(|| {
+                cluster.commit(BATCH);
+                // At a million ops a second a tick of 10 ms comes once in 150 batches.
+                if cluster.number % (150 * BATCH) == 0 {
+                    host.tick();
+                    host.hear(&beat);
+                }
+            });
+        });
+    }
     group.finish();
 }
 
@@ -173,5 +295,5 @@ fn merges(bench: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, prepares, idle, merges);
+criterion_group!(benches, prepares, idle, beside_idle, merges);
 criterion_main!(benches);

@@ -228,12 +228,12 @@ impl<'a> Merger<'a> {
 
     /// Fills `named`, from the top down so that a child can vouch for its parent.
     fn name_all(&mut self) {
-        let mut child: Option<&PrepareHeader> = None;
+        let mut child: Option<(&PrepareHeader, View)> = None;
         let mut named: Vec<Named<'a>> = Vec::new();
         for op in (self.low.0..=self.top().0).rev().map(Op) {
             let found = self.name(op, child);
             child = match found {
-                Named::One { header, .. } => Some(header),
+                Named::One { header, log_view } => Some((header, log_view)),
                 Named::Nothing { .. } | Named::Lost | Named::Conflict => None,
             };
             named.push(found);
@@ -277,17 +277,26 @@ impl<'a> Merger<'a> {
         found.copied().unwrap_or(Named::Nothing { silent: true })
     }
 
-    fn name(&self, op: Op, child: Option<&PrepareHeader>) -> Named<'a> {
+    fn name(&self, op: Op, child: Option<(&PrepareHeader, View)>) -> Named<'a> {
         let silent = match self.unanimous(op, self.log_view) {
             Named::Nothing { silent } => silent,
+            Named::One { header, log_view } => {
+                // Two canonical votes disagree, one of them by what it has above.
+                let canonical = child.filter(|(_, view)| *view == self.log_view);
+                let identity = header.frame.checksum();
+                let chains = canonical.is_none_or(|(child, _)| names_as_parent(child, identity));
+                return if chains {
+                    Named::One { header, log_view }
+                } else {
+                    Named::Conflict
+                };
+            }
             found => return found,
         };
-        if !silent {
-            return Named::Nothing { silent };
-        }
-        // A canonical voter lost its entry here. The prepare above names the one it had.
+        // No canonical voter has an entry here. The prepare above names the one there was, and
+        // whoever has that one has no other.
         let parent = child
-            .map(PrepareHeader::parent)
+            .map(|(child, _)| child.parent())
             .filter(|parent| !parent.is_zero());
         if let Some(parent) = parent {
             let mut headers = self
@@ -302,7 +311,7 @@ impl<'a> Merger<'a> {
                 None => Named::Lost,
             };
         }
-        if self.is_complete() {
+        if silent && self.is_complete() {
             return self.name_behind_silence(op);
         }
         Named::Nothing { silent }

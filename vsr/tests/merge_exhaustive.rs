@@ -250,7 +250,15 @@ fn check(group: &Group, first: PrepareHeader, damaged: bool) {
             .iter()
             .map(|member| group[usize::from(*member)].vote(*member, first))
             .collect();
-        match merge(&votes, COUNT, Op(0)) {
+        let outcome = merge(&votes, COUNT, Op(0));
+        for order in support::orders(votes.len()) {
+            let turned: Vec<Vote> = order.iter().map(|index| votes[*index].clone()).collect();
+            assert!(
+                merge(&turned, COUNT, Op(0)) == outcome,
+                "the order of the votes decides: {group:#?} {voters:?}"
+            );
+        }
+        match outcome {
             Merge::Decided(merged) => {
                 for header in &committed {
                     let kept = merged.at(header.op());

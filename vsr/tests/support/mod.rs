@@ -90,6 +90,22 @@ pub fn config(kind: Kind, replica: u8, count: u8) -> Config {
     }
 }
 
+/// Every order of `count` things.
+pub fn orders(count: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for next in 0..count {
+        let longer = all.iter().flat_map(|order: &Vec<usize>| {
+            (0..=order.len()).map(move |place| {
+                let mut order = order.clone();
+                order.insert(place, next);
+                order
+            })
+        });
+        all = longer.collect();
+    }
+    all
+}
+
 impl Cluster {
     pub fn new(kind: Kind, count: u8) -> Self {
         let nodes = (0..count).map(|replica| Node::fresh(kind, config(kind, replica, count)));
