@@ -164,6 +164,10 @@ impl Replica {
             held.is_durable(),
             "only what is as durable as the plane asks"
         );
+        assert!(
+            self.log.is_verified(op),
+            "only what is known to be of this view"
+        );
         let header = PrepareOkHeader::acknowledging(held.header());
         self.send_acknowledgement(header, out);
     }

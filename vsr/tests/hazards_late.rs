@@ -409,6 +409,33 @@ fn h34_primary_behind_its_commit_point_is_not_caught_up() {
     assert!(elect.replica.is_caught_up_primary());
 }
 
+/// What a peer offered as committed is held, but not known to be of this view's log: a vote
+/// would be silent about it, so nothing is promised of it either. Found by the simulator.
+#[test]
+fn what_was_only_offered_is_not_acknowledged() {
+    let log = frames::chain(0, 1, 10, Checksum::ZERO, 1);
+    let wrong = frames::chain(0, 3, 3, Checksum(9), 2);
+    let mut backup = Solo::normal(2, 0);
+    let named = [Some(&log[9]), Some(&log[8])];
+    backup.feed(frames::start_view(1, (10, 9), 0, &named));
+    assert_eq!(backup.ingest(&wrong[0]), Ingest::Journaled);
+    // What the primary of this view sends again is certain, and takes the place of the other:
+    // acknowledging begins anew below it.
+    let certain = log[2].prepare_in_view(View(1));
+    assert_eq!(backup.ingest(&certain), Ingest::Journaled);
+    assert_eq!(backup.ingest(&log[4]), Ingest::Journaled);
+    assert!(backup.has(3) && !backup.has(5), "op 5 is offered only");
+    backup.sent(Command::PrepareOk);
+    backup.feed(frames::commit(1, 1, 10, 1));
+    let promised = backup.acknowledged();
+    assert!(promised.contains(&3), "{promised:?}");
+    assert!(!promised.contains(&5), "{promised:?}");
+    for op in (5..10).rev() {
+        assert_eq!(backup.ingest(&log[op]), Ingest::Journaled);
+    }
+    assert!(backup.has(5), "the chain from the named ops leads to it");
+}
+
 /// What the disk says must hold together, or the replica does not start.
 #[test]
 fn boot_refuses_what_contradicts_itself() {

@@ -50,11 +50,9 @@ impl Replica {
             // A primary elected with a lower commit point may lack this acknowledgement, and
             // with the third replica behind nobody else can give it.
             match self.log.held(op) {
-                Some(held) if is_equal_prepare(&held.message, &message) => {
-                    self.acknowledge_again(op, cx);
-                }
-                Some(_) => {}
-                None => self.acknowledge_evicted(header, cx),
+                Some(held) if !is_equal_prepare(&held.message, &message) => {}
+                Some(held) if held.trust == Trust::Verified => self.acknowledge_again(op, cx),
+                _ => self.acknowledge_evicted(header, cx),
             }
             return Err(Ignored::Applied);
         }
@@ -224,8 +222,7 @@ impl Replica {
         }
         while self.op_acknowledged < self.op_head {
             let op = self.op_acknowledged.next();
-            let is_held = self.log.is_durable(op) && self.log.is_verified(op);
-            if !is_held {
+            if !self.may_promise(op) {
                 let limit = self.commit_max.min(self.op_head);
                 if op > limit {
                     return;
@@ -246,6 +243,12 @@ impl Replica {
             self.acknowledge(op, cx);
             self.op_acknowledged = op;
         }
+    }
+
+    /// Whether `op` is held as the plane asks, and is known to be of this view's log. What a
+    /// peer merely offered may still turn out to be another's, and a vote would not show it.
+    fn may_promise(&self, op: Op) -> bool {
+        self.log.is_durable(op) && self.log.is_verified(op)
     }
 
     fn acknowledge<P: Plane>(&mut self, op: Op, cx: &mut Context<'_, P>) {
@@ -274,7 +277,7 @@ impl Replica {
             if let Some(held) = self.log.held_mut(op) {
                 held.acknowledge_due = true;
             }
-        } else if may {
+        } else if may && self.may_promise(op) {
             self.send_prepare_ok(op, cx.out);
         }
     }
