@@ -4,7 +4,7 @@ use biplane_journal::{DiskCompletion, DiskRequest};
 use biplane_vsr::{HaltReason as ReplicaHalt, RoleChange};
 use biplane_wire::{
     ClientId, DecodeError, ErrorCode, EvictionReason, FrameBuffer, Message, Op, Operation,
-    ReplicaFrame, ReplicaId,
+    ReplicaFrame, ReplicaId, View,
 };
 
 use crate::revocation::RevocationKey;
@@ -62,6 +62,9 @@ pub enum Input {
     /// A member has nothing left to do on a partition it must give up. Ignored unless this
     /// replica is a caught-up primary; may be repeated.
     CompleteRevocation(RevocationKey),
+    /// A partition group of this node is in this view. New groups start above the views of
+    /// deleted ones, see [`CreatedViews`](crate::preflight::CreatedViews).
+    PartitionView(View),
 }
 
 /// Request number of the logout that servers make when a connection ends.
@@ -120,6 +123,9 @@ pub enum Output {
     Topology(TopologyChange),
     /// A session began, moved or ended in the committed log; emitted on every replica.
     Session(SessionChange),
+    /// Everything that was committed when the primary of the metadata group last proved to be
+    /// one is applied here. Said again whenever it proves so.
+    Confirmed,
     /// View or role of this replica changed.
     Role(RoleChange),
     /// The plane has stopped and ignores all input from now on: stop the process.

@@ -7,10 +7,12 @@
 mod admission;
 mod cleanups;
 mod config;
+mod confirmation;
 mod machine;
 mod maintenance;
 mod open;
 mod outcomes;
+mod removals;
 mod repairing;
 mod status;
 mod storage;
@@ -30,6 +32,7 @@ pub use status::Status;
 use crate::forwarding::Forwarding;
 use crate::io::{HaltReason, Input, Output};
 use cleanups::Cleanups;
+use confirmation::Confirmation;
 use machine::Machine;
 use storage::{Storage, StorageEvent};
 use transfer::Install;
@@ -51,6 +54,9 @@ pub struct MetadataPlane {
     forwarding: Forwarding,
     waiters: Waiters,
     cleanups: Cleanups,
+    confirmation: Confirmation,
+    /// See [`MetadataPlane::is_topology_settled`].
+    unsettled: Option<Op>,
     /// Access tokens that were found expired and wait for their deletion, last first.
     expired: Vec<(u32, String)>,
     /// Highest op that a checkpoint took out of the log.
@@ -93,6 +99,7 @@ impl MetadataPlane {
                 self.on_logout(token, client, session, request, out);
             }
             Input::CompleteRevocation(key) => self.propose_revocation(key),
+            Input::PartitionView(view) => self.machine.numbers.views.note_reached(view),
         }
         self.settle(out);
     }
@@ -119,6 +126,14 @@ impl MetadataPlane {
             // Nobody of this generation sends one; executing it would trust a peer's word for a
             // client it never authenticated here.
             ReplicaFrame::RoutedRequest(_) => {}
+            ReplicaFrame::Commit(frame) => {
+                let before = self.replica.heartbeat();
+                let commit = frame.header().commit();
+                self.step_core(vsr::Input::Frame(ReplicaFrame::Commit(frame)));
+                if self.replica.heartbeat() != before {
+                    self.confirmation.heard(commit);
+                }
+            }
             frame => self.step_core(vsr::Input::Frame(frame)),
         }
     }
@@ -183,8 +198,12 @@ impl MetadataPlane {
             self.checkpoint_if_due(out);
             let is_quiet = self.core_outputs.is_empty() && !self.storage.has_events();
             if is_quiet && !applied && !promoted {
-                return;
+                break;
             }
+        }
+        self.settle_topology(out);
+        if self.confirmation.is_due(self.replica.commit_min()) {
+            out.push(Output::Confirmed);
         }
     }
 
@@ -275,6 +294,9 @@ impl MetadataPlane {
             };
             // The reply is in the table by now: cached first, delivered after.
             let number = self.replica.applied(header.op());
+            if self.replica.is_primary() {
+                self.confirmation.followed(header.op(), self.ticks);
+            }
             out.extend(committed.topology.iter().cloned().map(Output::Topology));
             out.extend(committed.session.map(Output::Session));
             if let Some(waiter) = number.and_then(|number| self.waiters.take(number)) {

@@ -6,6 +6,7 @@
 //! Nothing that apply could not decode gets past either (protocol specification, chapter 05,
 //! sections 3.2, 3.3, 4.2, 5.3, 5.4 and 6.3).
 
+mod created_view;
 mod prepare;
 mod rewrite;
 
@@ -17,6 +18,7 @@ use biplane_wire::request::{
 };
 use biplane_wire::{ClientId, Codec, ErrorCode, EvictionReason, Operation};
 
+pub use created_view::CreatedViews;
 pub use prepare::{GroupNumbers, prepare_body};
 
 use crate::options::{

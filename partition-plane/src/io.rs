@@ -123,6 +123,9 @@ pub enum Input {
         /// Whose position.
         key: ConsumerKey,
     },
+    /// Metadata here includes everything that was committed when its primary last spoke. The
+    /// host repeats it whenever that is known anew.
+    TopologyConfirmed,
     /// The node is about to stop: flush every committed prefix now. [`crate::PartitionPlane::
     /// is_flushed`] says when it is done.
     FlushAll,

@@ -62,6 +62,7 @@ mod script;
 pub mod segments;
 mod stats;
 pub mod status;
+mod strangers;
 #[cfg(test)]
 mod testing;
 

@@ -23,6 +23,7 @@ use crate::recovery::{self, NodeIdentity};
 use crate::retention;
 use crate::schedule::Schedule;
 use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
+use crate::strangers::Strangers;
 use crate::{reply, status};
 
 /// Repair sessions of all groups at once, and how many may start in one tick.
@@ -65,6 +66,7 @@ pub struct PartitionPlane {
     /// Groups that were closed here: frames of the incarnation that is gone may still arrive,
     /// and nothing in them says so.
     pub(crate) retired: BTreeSet<GroupId>,
+    pub(crate) strangers: Strangers,
     pub(crate) parking: Parking,
     pub(crate) next_slot: u64,
     pub(crate) seed: u64,
@@ -125,6 +127,7 @@ impl PartitionPlane {
             schedule: Schedule::default(),
             unsettled: BTreeSet::new(),
             retired: BTreeSet::new(),
+            strangers: Strangers::default(),
             parking: Parking::default(),
             next_slot: 0,
             seed: config.seed,
@@ -177,6 +180,7 @@ impl PartitionPlane {
                     group.forget_offset(key, context)
                 });
             }
+            Input::TopologyConfirmed => self.strangers.confirm(),
             Input::FlushAll => {
                 self.each_group(out, |group, context| group.flush_all(context));
             }
@@ -309,10 +313,13 @@ impl PartitionPlane {
             return;
         };
         match self.slots.get(&group) {
-            Some(Slot::Running(_)) => {
-                self.visit(group, out, |group, context| {
-                    group.frame(from, frame, context)
-                });
+            Some(Slot::Running(running)) => {
+                let views = (running.spec.created_view, running.replica().view());
+                if self.strangers.admits(group, views, &frame) {
+                    self.visit(group, out, |group, context| {
+                        group.frame(from, frame, context)
+                    });
+                }
             }
             Some(Slot::Refused { .. }) => {}
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {

@@ -139,6 +139,7 @@ impl PartitionPlane {
         // What is parked may be of either incarnation: requests are asked for again, prepares
         // are repaired.
         self.refuse_parked(group, out);
+        self.strangers.forget(group);
         if self.slots.contains_key(&group) {
             self.retired.insert(group);
         }

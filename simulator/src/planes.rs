@@ -122,7 +122,7 @@ impl PlanesNode {
                 self.carry_metadata(output, disk, out);
             }
             for output in std::mem::take(&mut self.partition_out) {
-                Self::carry_partition(output, out);
+                self.carry_partition(output, out);
             }
         }
     }
@@ -138,19 +138,22 @@ impl PlanesNode {
             Output::Send { to, message } => out.push(Effect::Send { to: to.0, message }),
             Output::Disk(request) => out.push(Effect::Disk(request)),
             Output::Topology(change) => self.on_topology(change, disk),
+            Output::Confirmed => self.step_partitions(partition::Input::TopologyConfirmed),
             Output::Session(_) | Output::Role(_) => {}
             Output::Halt(reason) => out.push(Effect::Halt(format!("metadata: {reason:?}"))),
             answer => requests::carry_answer(answer, out),
         }
     }
 
-    fn carry_partition(output: partition::Output, out: &mut Vec<Effect>) {
+    fn carry_partition(&mut self, output: partition::Output, out: &mut Vec<Effect>) {
         use partition::Output;
         match output {
             Output::Send { to, message } => out.push(Effect::Send { to: to.0, message }),
             Output::Disk(request) => out.push(Effect::Disk(request)),
             Output::Fenced { group, reason } => out.push(Effect::Fenced { group, reason }),
-            Output::Role(_) => {}
+            Output::Role(change) => {
+                self.step_metadata(metadata_io::Input::PartitionView(change.view));
+            }
             Output::Halt { group, reason } => {
                 out.push(Effect::Halt(format!("partition {group}: {reason}")));
             }

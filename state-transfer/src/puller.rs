@@ -171,6 +171,16 @@ impl Puller {
         }
     }
 
+    /// Whether [`Puller::on_target`] would take a descriptor of `from` as the answer to the
+    /// request that is out. For owners that judge offers by rules of their own first.
+    #[must_use]
+    pub fn awaits_target(&self, from: ReplicaId, target: &StateTransferTargetHeader) -> bool {
+        self.stage == Stage::AwaitingTarget
+            && self
+                .expect_sender(from, target.nonce(), target.group())
+                .is_ok()
+    }
+
     /// StateTransferTarget: an offer or a refusal.
     ///
     /// # Errors

@@ -264,6 +264,33 @@ fn nothing_a_peer_says_disturbs_an_install() {
 }
 
 #[test]
+fn an_install_that_runs_is_not_given_up() {
+    let (mut node, mut source) = partition();
+    node.start(SERVER);
+    converse(&mut node, &mut source);
+    node.with(|puller, out| puller.begin_install(out));
+    node.with(|puller, out| puller.cancel(out));
+    assert_eq!(node.puller.stage(), Stage::Installing);
+    assert!(node.ended.is_empty() && node.discarded.is_empty());
+    node.with(|puller, out| puller.installed(out));
+    assert_eq!(node.ended, [(Ended::Installed, Some(SERVER))]);
+}
+
+#[test]
+fn only_the_answer_to_the_open_request_is_awaited() {
+    let (mut node, mut source) = partition();
+    let offer = started(&mut node, &mut source);
+    let header = *offer.header::<StateTransferTargetHeader>();
+    assert!(node.puller.awaits_target(SERVER, &header));
+    assert!(!node.puller.awaits_target(ReplicaId(1), &header));
+    let mut stray = header;
+    stray.set_nonce(header.nonce() + 1);
+    assert!(!node.puller.awaits_target(SERVER, &stray));
+    node.receive(SERVER, &offer);
+    assert!(!node.puller.awaits_target(SERVER, &header), "it is taken");
+}
+
+#[test]
 fn paused_pull_neither_asks_nor_stalls() {
     let (mut node, mut source) = partition();
     let offer = started(&mut node, &mut source);

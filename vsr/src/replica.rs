@@ -347,6 +347,12 @@ impl Replica {
         }
     }
 
+    /// The freshest heartbeat taken from a primary, or sent as one: its view, then its counter.
+    #[must_use]
+    pub fn heartbeat(&self) -> (View, u64) {
+        self.heartbeat
+    }
+
     /// Where state transfer stands.
     #[must_use]
     pub fn transfer_stage(&self) -> TransferStage {

@@ -17,12 +17,13 @@ use biplane_wire::{GroupId, Message, Op, PrepareHeader, View};
 use super::MetadataPlane;
 use super::cleanups::Cleanups;
 use super::config::{Config, OpenError};
+use super::confirmation::Confirmation;
 use super::machine::Machine;
 use super::storage::{Found, QUEUE_LOG, Saved, Storage, folder, snapshot_path};
 use super::waiters::Waiters;
 use crate::forwarding::Forwarding;
 use crate::io::{HaltReason, Output};
-use crate::preflight::GroupNumbers;
+use crate::preflight::{CreatedViews, GroupNumbers};
 use crate::sessions;
 use crate::snapshot::decode_snapshot;
 use crate::state::MetadataState;
@@ -52,6 +53,9 @@ impl MetadataPlane {
         let storage = Storage::open(&found.files, &mut requests)?;
         let replica = open_replica(&config, &found)?;
         let mut numbers = GroupNumbers::above(state.streams().consensus_group_id_max());
+        numbers.views = CreatedViews::new(config.replica_count);
+        // What was deleted before the snapshot is not known any more.
+        numbers.note_state(state.streams());
         for prepare in found.files.log.entries.iter().filter_map(Entry::message) {
             let header = prepare.header::<PrepareHeader>();
             numbers.raise_from(header.operation(), prepare.body());
@@ -73,6 +77,7 @@ impl MetadataPlane {
         let mut out: Vec<Output> = requests.into_iter().map(Output::Disk).collect();
         plane.begin_transfer_wait(&mut out);
         plane.settle(&mut out);
+        plane.find_removals(found.files.log.entries.iter().filter_map(Entry::message));
         match halt_of(&mut out) {
             Some(HaltReason::Undecodable { op, reason }) => {
                 Err(OpenError::Undecodable { op: op.0, reason })
@@ -140,6 +145,8 @@ impl MetadataPlane {
             forwarding,
             waiters: Waiters::default(),
             cleanups: Cleanups::default(),
+            confirmation: Confirmation::default(),
+            unsettled: None,
             expired: Vec::new(),
             watermark,
             wall_micros: 0,

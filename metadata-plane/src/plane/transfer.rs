@@ -255,8 +255,8 @@ impl MetadataPlane {
         self.machine.state = std::mem::take(&mut install.snapshot.state);
         self.machine.table = std::mem::replace(&mut install.table, ClientTable::new(2));
         self.machine.table_frontier = install.table_frontier;
-        let highest = self.machine.state.streams().consensus_group_id_max();
-        self.machine.numbers.raise(highest);
+        let streams = self.machine.state.streams();
+        self.machine.numbers.note_state(streams);
         let commit_op = install.commit_op;
         let (machine, said) = (&mut self.machine, &mut self.core_outputs);
         self.replica

@@ -10,22 +10,29 @@ use biplane_wire::request::{
 use biplane_wire::{Codec, EvictionReason, Operation, Options, View};
 
 use super::check_partition_count;
+use super::created_view::CreatedViews;
 use crate::options::{canonical_blocks, check_create, check_update};
 use crate::state::decode_prepared;
+use crate::state::streams::Streams;
 
-/// Hands out the numbers that new partitions carry.
+/// Hands out the numbers that new partitions carry, and the view in which they start.
 ///
 /// Every replica raises it to what stands in the prepares it appends, so that a new primary
 /// never hands a number out twice (chapter 05, section 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupNumbers {
     highest: u64,
+    /// Chooses the view in which new groups start.
+    pub views: CreatedViews,
 }
 
 impl GroupNumbers {
     /// Starts above `highest`.
     pub fn above(highest: u64) -> Self {
-        Self { highest }
+        Self {
+            highest,
+            views: CreatedViews::default(),
+        }
     }
 
     /// Takes note of a number that is in use.
@@ -33,8 +40,24 @@ impl GroupNumbers {
         self.highest = self.highest.max(used);
     }
 
-    /// Takes note of every number in the body of a prepare.
+    /// Takes note of a whole state: what is in it, and that anything may have been deleted on
+    /// the way there.
+    pub fn note_state(&mut self, streams: &Streams) {
+        self.raise(streams.consensus_group_id_max());
+        self.views.note_reached(streams.created_view_max());
+        if streams.revision() > 0 {
+            self.views.note_deletion();
+        }
+    }
+
+    /// Takes note of what a prepare creates or deletes.
     pub fn raise_from(&mut self, operation: Operation, body: &[u8]) {
+        if matches!(
+            operation,
+            Operation::DeleteStream | Operation::DeleteTopic | Operation::DeletePartitions
+        ) {
+            return self.views.note_deletion();
+        }
         let body = MetadataBody::decode(operation, body);
         let assignments = match &body {
             Ok(MetadataBody::CreateTopicWithAssignments(body)) => &body.assignments,
@@ -44,6 +67,7 @@ impl GroupNumbers {
         for assignment in assignments.entries {
             self.raise(assignment.consensus_group_id());
         }
+        self.views.note_reached(assignments.created_view);
     }
 
     fn assign(&mut self, count: u32) -> Vec<Assignment> {
@@ -84,7 +108,7 @@ pub fn prepare_body<'a>(
                 derived: block(&derived),
                 assignments: Assignments {
                     entries: &entries,
-                    created_view: view,
+                    created_view: numbers.views.choose(view),
                 },
             }
             .encode();
@@ -96,7 +120,7 @@ pub fn prepare_body<'a>(
             let entries = numbers.assign(request.count);
             let assignments = Assignments {
                 entries: &entries,
-                created_view: view,
+                created_view: numbers.views.choose(view),
             };
             let body = CreatePartitionsWithAssignments {
                 request,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_wire::{ErrorCode, GroupId, Identifier};
+use biplane_wire::{ErrorCode, GroupId, Identifier, View};
 
 use super::groups::Group;
 use crate::options::{Compression, OptionsMap, TopicSettings};
@@ -22,7 +22,7 @@ pub struct Partition {
     pub deleted_up_to_offset: u64,
     /// How often the partition was purged.
     pub purge_generation: u64,
-    /// Metadata view in which its creation was admitted: the first view of its group.
+    /// First view of its group, as the primary that admitted its creation chose it.
     pub created_view: u32,
 }
 
@@ -237,12 +237,20 @@ impl Streams {
 
     /// The highest number minted for a partition; 0 where there is none.
     pub fn consensus_group_id_max(&self) -> u64 {
+        let numbers = self.partitions().map(|it| it.consensus_group_id);
+        numbers.max().unwrap_or(0)
+    }
+
+    /// The highest view in which a partition was created; 0 where there is none.
+    pub fn created_view_max(&self) -> View {
+        let views = self.partitions().map(|it| View(it.created_view));
+        views.max().unwrap_or(View(0))
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = &Partition> {
         self.by_id
             .values()
             .flat_map(|stream| stream.topics.values())
             .flat_map(|topic| topic.partitions.iter())
-            .map(|partition| partition.consensus_group_id)
-            .max()
-            .unwrap_or(0)
     }
 }

@@ -43,6 +43,8 @@ pub struct Node {
     pub topology: Vec<TopologyChange>,
     /// Session changes it emitted.
     pub sessions: Vec<SessionChange>,
+    /// Times it said that its state is up to date.
+    pub confirmed: u64,
     /// Whether frames to and from it are lost.
     pub is_cut_off: bool,
     boots: u64,
@@ -81,6 +83,7 @@ impl Cluster {
             inbox: VecDeque::new(),
             topology: Vec::new(),
             sessions: Vec::new(),
+            confirmed: 0,
             is_cut_off: false,
             boots: 0,
         };
@@ -180,6 +183,7 @@ impl Cluster {
                 Output::LoggedOut { token, outcome } => {
                     self.answer(token, Answer::LoggedOut(outcome));
                 }
+                Output::Confirmed => self.nodes[index].confirmed += 1,
                 Output::Role(_) => {}
                 Output::Halt(reason) => panic!("node {index} halted: {reason:?}"),
             }

@@ -82,6 +82,8 @@ impl Group {
     pub(super) fn begin_cold_start(&mut self, context: &Context<'_>) {
         let looks = context.node.is_replicated() && self.has_no_log();
         self.cold.stage = match looks {
+            // A view change does not stop an install, and what it brings is what was looked for.
+            true if self.transfer.is_installing() => Look::Taking,
             true => Look::Asking {
                 next: 0,
                 round: 0,

@@ -74,7 +74,7 @@ impl Group {
         self.act_on_pull(out, context);
     }
 
-    /// A purge makes whatever is being pulled obsolete.
+    /// What is being pulled is not wanted any more. An install that runs goes on to its end.
     pub(super) fn cancel_transfer(&mut self, context: &mut Context<'_>) {
         let mut out = std::mem::take(&mut context.scratch.pull);
         self.puller.cancel(&mut out);
@@ -108,7 +108,8 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) {
-        if !self.is_worth_taking(target, context) {
+        let is_awaited = self.puller.awaits_target(from, target.header());
+        if is_awaited && !self.is_worth_taking(target, context) {
             return self.cancel_transfer(context);
         }
         let mut out = std::mem::take(&mut context.scratch.pull);

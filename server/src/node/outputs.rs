@@ -93,6 +93,7 @@ impl Node {
                 self.unbind_older(client, Some(session));
             }
             Output::Session(SessionChange::Ended { client }) => self.unbind_older(client, None),
+            Output::Confirmed => self.step_partitions(partition::Input::TopologyConfirmed),
             Output::Role(change) => info!(?change, "metadata role"),
             Output::Halt(reason) => self.halt(format!("metadata plane: {reason:?}")),
         }
@@ -122,6 +123,7 @@ impl Node {
             }
             Output::Disk(request) => self.submit_disk(request),
             Output::Role(change) => {
+                self.step_metadata(metadata::Input::PartitionView(change.view));
                 tracing::debug!(group = %change.group, view = change.view.0,
                     primary = %change.primary, leads = change.is_primary, "partition role");
             }
@@ -192,7 +194,8 @@ impl Node {
     /// True from the first moment on at which every partition here was in status Normal. Looked at
     /// now and then only: there may be thousands.
     fn partitions_are_ready(&mut self) -> bool {
-        if !self.partitions_ready && self.tick.is_multiple_of(READY_TICKS) {
+        let opened = self.metadata.is_topology_settled();
+        if !self.partitions_ready && opened && self.tick.is_multiple_of(READY_TICKS) {
             let mut groups = self.partitions.groups();
             self.partitions_ready = groups.all(|group| {
                 let replica = self.partitions.replica(group);

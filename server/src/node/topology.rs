@@ -16,6 +16,10 @@ use super::Node;
 impl Node {
     /// Opens every partition that metadata names; at boot.
     pub(super) fn open_partitions(&mut self) {
+        if !self.metadata.is_topology_settled() {
+            info!("partitions wait for deletions that are not known committed");
+            return;
+        }
         let specs: Vec<PartitionSpec> = self.metadata.state().topology().collect();
         info!(partitions = specs.len(), "opening partitions");
         for spec in specs {

@@ -249,8 +249,10 @@ impl Promises {
         let place = (key(facts, group), entry.0, entry.1);
         let mut holders = self.from_memory.remove(&place).unwrap_or_default();
         for &look in looks {
-            let down_but_durable = look.machine.is_none() && policy == Durability::Disk;
-            let held = match (&facts.prepare_log, down_but_durable) {
+            // A node that is down, or has not opened the group yet, has what its disk has.
+            let runs = look.machine.and_then(|machine| machine.replica(group));
+            let asleep = runs.is_none() && policy == Durability::Disk;
+            let held = match (&facts.prepare_log, asleep) {
                 (Some((log, overhead)), true) => self
                     .reader
                     .holds(look.node, look.disk, log, *overhead, entry),
@@ -361,9 +363,13 @@ impl Promises {
         Ok(())
     }
 
-    /// A node applied the deletion of a group: its promises in it mean nothing any more.
+    /// A node applied the deletion of a group: its promises in it mean nothing any more, and an
+    /// op that commits elsewhere by one of them was held when it was given.
     pub fn deleted(&mut self, node: u8, key: GroupKey) {
-        self.given.remove(&(node, key));
+        for (op, identity) in self.given.remove(&(node, key)).unwrap_or_default() {
+            let place = (key, op, identity);
+            self.from_memory.entry(place).or_default().insert(node);
+        }
         self.views.remove(&(node, key));
     }
 

@@ -15,9 +15,11 @@ use crate::machine::GroupFacts;
 impl PlanesNode {
     /// Opens every partition that metadata names; at boot.
     pub(super) fn open_partitions(&mut self, disk: &dyn DiskView) {
-        let specs: Vec<PartitionSpec> = self.metadata.state().topology().collect();
-        for spec in specs {
-            self.open_partition(&spec, false, disk);
+        if self.metadata.is_topology_settled() {
+            let specs: Vec<PartitionSpec> = self.metadata.state().topology().collect();
+            for spec in specs {
+                self.open_partition(&spec, false, disk);
+            }
         }
         self.remember();
     }

@@ -86,8 +86,15 @@ impl Puller {
         }
     }
 
-    /// Gives up: the probe of a boot ran out, the group is closed, or its data was purged.
+    /// Gives up: the probe of a boot ran out, or the group's data was purged.
+    ///
+    /// Ignored while an install runs. From its first durable step on the files are neither the
+    /// old state nor the new one, so it goes on to [`Puller::installed`] or
+    /// [`Puller::install_failed`].
     pub fn cancel(&mut self, out: &mut Vec<PullOutput>) {
+        if self.stage == Stage::Installing {
+            return;
+        }
         self.rearm = None;
         self.owed = false;
         let active = self.stage != Stage::Idle;
