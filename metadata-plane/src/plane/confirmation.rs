@@ -3,13 +3,17 @@
 //! A replica that was away applies the past op by op, and what it knows of the topology may be
 //! gone by then. Whoever needs to know better waits for a confirmation: the primary spoke, and
 //! everything it called committed is applied here; or this replica leads and a quorum has just
-//! followed it. A primary that merely believes to lead confirms nothing.
+//! followed it. A primary that merely believes to lead is believed late: one that was deposed
+//! would have heard of it by then.
 
 use biplane_wire::Op;
 
 /// Ticks between two confirmations of a primary. Acknowledgements that were on their way when it
 /// was deposed may still come for a while.
 const PAUSE_TICKS: u64 = 50;
+
+/// Heartbeat timeouts for which an idle primary must have led undisturbed.
+const IDLE_TIMEOUTS: u64 = 4;
 
 /// What was heard and is not applied yet.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(super) struct Confirmation {
     heard: Option<Op>,
     /// Tick from which a commit of our own counts again.
     next_at: u64,
+    /// Tick from which leading alone counts.
+    idle_until: u64,
 }
 
 impl Confirmation {
@@ -31,6 +37,19 @@ impl Confirmation {
         if now >= self.next_at {
             self.next_at = now + PAUSE_TICKS;
             self.heard = Some(op);
+        }
+    }
+
+    /// A tick passed; `leads` says what is applied where this replica is a caught-up primary.
+    pub(super) fn tick(&mut self, leads: Option<Op>, heartbeat_ticks: u64, now: u64) {
+        let pause = IDLE_TIMEOUTS * heartbeat_ticks;
+        match leads {
+            None => self.idle_until = now + pause,
+            Some(_) if now < self.idle_until => {}
+            Some(op) => {
+                self.idle_until = now + pause;
+                self.heard = Some(op);
+            }
         }
     }
 
@@ -63,5 +82,19 @@ mod tests {
         assert!(!confirmation.is_due(Op(2)));
         confirmation.followed(Op(3), PAUSE_TICKS);
         assert!(confirmation.is_due(Op(3)));
+    }
+
+    #[test]
+    fn a_primary_that_nobody_contradicts_is_believed_late() {
+        let mut confirmation = Confirmation::default();
+        confirmation.tick(None, 10, 5);
+        for now in 6..45 {
+            confirmation.tick(Some(Op(3)), 10, now);
+            assert!(!confirmation.is_due(Op(3)), "at {now}");
+        }
+        confirmation.tick(Some(Op(3)), 10, 45);
+        assert!(confirmation.is_due(Op(3)));
+        confirmation.tick(Some(Op(3)), 10, 46);
+        assert!(!confirmation.is_due(Op(3)));
     }
 }

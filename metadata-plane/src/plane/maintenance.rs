@@ -28,6 +28,10 @@ impl MetadataPlane {
         self.wall_micros = wall_micros;
         self.ticks += 1;
         self.step_core(vsr::Input::Tick { wall_micros });
+        let leads = self.replica.is_caught_up_primary();
+        let applied = leads.then(|| self.replica.commit_min());
+        let heartbeat = u64::from(self.replica.config().timers.heartbeat);
+        self.confirmation.tick(applied, heartbeat, self.ticks);
         self.with_disk(out, |storage, disk| storage.tick(disk));
         let limit = self.config.timers.superblock_stuck_ticks;
         if limit != 0 && self.storage.stuck_ticks() > limit {

@@ -1,6 +1,8 @@
 //! Misfortunes: which fault strikes when, and which the promises of the cluster do not cover.
 
-use biplane_wire::View;
+use std::collections::BTreeSet;
+
+use biplane_wire::{GroupId, View};
 
 use super::nodes::crash_mode;
 use super::{Event, Phase, World};
@@ -313,6 +315,10 @@ impl World {
         let Some(machine) = &self.nodes[usize::from(node)].machine else {
             return false;
         };
+        // A group that is still being opened here is missing from the node's own list, and what
+        // its folder holds may be the copy that counts.
+        let running = self.nodes.iter().filter_map(|node| node.machine.as_ref());
+        let groups: BTreeSet<GroupId> = running.flat_map(|machine| machine.groups()).collect();
         self.nodes
             .iter()
             .filter(|other| other.id != node)
@@ -320,7 +326,7 @@ impl World {
                 let Some(theirs) = &other.machine else {
                     return false;
                 };
-                machine.groups().into_iter().all(|group| {
+                groups.iter().all(|&group| {
                     let (Some(mine), Some(theirs)) =
                         (machine.replica(group), theirs.replica(group))
                     else {
