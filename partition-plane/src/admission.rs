@@ -9,6 +9,7 @@ use crate::batch::{self, BatchHeader};
 use crate::dedup::Verdict;
 use crate::log_state::LogState;
 use crate::offset_request::OffsetRequest;
+use crate::purge_marker;
 use crate::status;
 
 /// The client id of stores that a poll with auto-commit submits.
@@ -149,6 +150,9 @@ pub(crate) fn recheck(
         return Ok(());
     };
     let Some(offset) = request.offset else {
+        if header.client().0 == AUTO_COMMIT_CLIENT && request.key == purge_marker::KEY {
+            return Ok(());
+        }
         let known = state.offsets.committed(request.key).is_some();
         return if known {
             Ok(())

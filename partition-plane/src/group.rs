@@ -9,6 +9,7 @@ mod cold_start;
 mod commit;
 mod frames;
 mod install;
+mod lost;
 mod maintenance;
 mod open;
 mod persist;
@@ -254,7 +255,8 @@ impl Group {
             && self.unflushed_since.is_none()
             && self.state.refused_stamp.is_none()
             && now < self.retention_at
-            && !self.purge.is_wanted()
+            && !self.purge.is_due()
+            && !(self.state.is_ahead && self.replica.is_primary())
             && !self.cold.is_looking()
             && !self.requester.has_session()
             && !self.transfer.is_busy(&self.puller)
@@ -358,7 +360,7 @@ impl Group {
         self.puller.check_invariants();
         let state = &self.state;
         assert!(
-            state.committed_next <= state.next_offset,
+            state.unapplied.has_marker() || state.committed_next <= state.next_offset,
             "visible messages were minted"
         );
         let mut last: Option<&crate::resident::Resident> = None;

@@ -50,6 +50,7 @@ mod plane;
 pub mod poll;
 mod poll_job;
 mod prepare_log;
+mod purge_marker;
 pub mod purge_record;
 mod reconcile;
 pub mod recovery;
@@ -65,6 +66,7 @@ pub mod status;
 mod strangers;
 #[cfg(test)]
 mod testing;
+mod unapplied;
 
 pub use consumer_offsets::ConsumerKey;
 pub use io::{

@@ -19,14 +19,19 @@ use crate::consumer_offsets::ConsumerOffsets;
 use crate::dedup::Dedup;
 use crate::offset_request::OffsetRequest;
 use crate::poll::{Selection, Taken};
+use crate::purge_marker;
 use crate::resident::{MessageSource, Resident};
 use crate::scan::BatchMark;
+use crate::unapplied::Unapplied;
 
 /// Counters of one group's log, and its committed operations in memory.
 #[derive(Debug)]
 pub(crate) struct LogState {
-    /// Offset the next message gets, uncommitted ones included.
+    /// Offset the next message gets, uncommitted ones included: where the log's last batch or
+    /// purge marker leaves it.
     pub(crate) next_offset: u64,
+    /// Operations above the applied one that move the next offset.
+    pub(crate) unapplied: Unapplied,
     /// Offset after the last committed message; 0 while the partition is empty.
     pub(crate) committed_next: u64,
     /// Below this a rewind never goes: recovered, installed or committed.
@@ -43,6 +48,14 @@ pub(crate) struct LogState {
     pub(crate) retained_from: u64,
     /// Ops at or below this lost their effect to a purge.
     pub(crate) purge_floor: Op,
+    /// The partition was purged without a marker in the log: until one comes, or a batch that
+    /// starts over, the log still tells of what was purged.
+    pub(crate) is_ahead: bool,
+    /// No marker confirmed the last purge here yet: one that comes later takes back what has
+    /// come since.
+    pub(crate) is_unmarked: bool,
+    /// Committed batches may repeat what the segments had when the group was opened.
+    pub(crate) is_replaying: bool,
     /// Operations applied by a transfer or a purge before they are walked here.
     pub(crate) installed: Op,
     /// Whether a committed purge waits to be applied: nothing is acknowledged meanwhile.
@@ -101,6 +114,13 @@ impl LogState {
         first.max(self.retained_from)..next
     }
 
+    /// Nothing in memory is read or flushed from there any more; a batch at `offset` follows.
+    pub(crate) fn leave_to_disk(&mut self, offset: u64) {
+        for entry in &mut self.resident {
+            (entry.base_offset, entry.next_offset) = (offset, offset);
+        }
+    }
+
     /// Whether the first batch of at least this broker time is in memory, if it exists at all:
     /// something older is in memory as well, and nothing newer is missing.
     pub(crate) fn is_time_resident(&self, timestamp: u64) -> bool {
@@ -155,17 +175,19 @@ impl LogState {
         let Some(next) = stamped.base_offset.checked_add(u64::from(stamped.count)) else {
             return Err("the offsets of the batch overflow");
         };
+        let op = header.op();
         if source != vsr::Source::Live {
-            if header.op() <= self.purge_floor {
-                return Ok(());
+            if op > self.purge_floor && op > self.installed {
+                self.unapplied.batch(op, stamped.base_offset, next);
+                self.follow_log();
             }
-            self.next_offset = self.next_offset.max(next);
             return Ok(());
         }
         if stamped.base_timestamp != header.timestamp() {
             return Err("the batch is stamped with another time than its prepare");
         }
-        if stamped.base_offset != self.next_offset {
+        let is_purged = self.is_ahead && !self.unapplied.starts_over();
+        if stamped.base_offset != self.next_offset && !is_purged {
             self.refused_stamp = Some(StampRefusal {
                 op: header.op(),
                 base_offset: stamped.base_offset,
@@ -173,8 +195,36 @@ impl LogState {
             });
             return Err("the batch does not continue the offsets here");
         }
-        self.next_offset = next;
+        self.unapplied.batch(op, stamped.base_offset, next);
+        self.follow_log();
         Ok(())
+    }
+
+    /// The next offset is where the log leaves it. What is committed here is never below it,
+    /// unless a purge stands in between.
+    pub(crate) fn follow_log(&mut self) {
+        let here = self.committed_next.max(self.rewind_floor);
+        self.next_offset = match self.unapplied.last_next() {
+            Some(_) if self.is_ahead && !self.unapplied.starts_over() => here,
+            Some(next) if self.unapplied.has_marker() => next,
+            Some(next) => next.max(here),
+            None => here,
+        };
+    }
+
+    /// Offsets below this one a transferred state must include.
+    pub(crate) fn kept_offset(&self) -> u64 {
+        match self.is_unmarked {
+            true => 0,
+            false => self.committed_next.max(self.rewind_floor),
+        }
+    }
+
+    /// Operations up to `op` are applied, or their effect is here.
+    pub(crate) fn forget_through(&mut self, op: Op) {
+        if self.unapplied.forget_through(op) {
+            self.follow_log();
+        }
     }
 }
 
@@ -193,6 +243,11 @@ impl vsr::Plane for LogState {
         if header.operation() == Operation::SendMessages {
             let meta = batch::stamp(body, self.next_offset, header.timestamp());
             self.next_offset = meta.next_offset();
+            self.unapplied
+                .batch(header.op(), meta.base_offset, self.next_offset);
+        } else if purge_marker::is_marker(header, body) {
+            self.unapplied.marker(header.op());
+            self.next_offset = 0;
         }
     }
 
@@ -201,33 +256,32 @@ impl vsr::Plane for LogState {
         match header.operation() {
             Operation::SendMessages => self.accept_batch(header, prepare.body(), source),
             Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset => {
-                let decoded = OffsetRequest::decode(header.operation(), prepare.body());
-                decoded
-                    .map(|_| ())
-                    .map_err(|_| "the offset request does not decode")
+                OffsetRequest::decode(header.operation(), prepare.body())
+                    .map_err(|_| "the offset request does not decode")?;
+                if purge_marker::is_marker(header, prepare.body())
+                    && header.op() > self.purge_floor
+                    && header.op() > self.installed
+                {
+                    self.unapplied.marker(header.op());
+                    self.follow_log();
+                }
+                Ok(())
             }
             _ => Err("not an operation of a partition"),
         }
     }
 
-    fn truncated(&mut self, _from: Op, removed: &[Message]) {
-        let dropped = removed.iter().filter_map(|prepare| {
-            let header = prepare.header::<PrepareHeader>();
-            let is_batch = header.operation() == Operation::SendMessages;
-            let batch = is_batch
-                .then(|| BatchHeader::read(prepare.body()))
-                .flatten()?;
-            (header.op() > self.purge_floor).then_some(batch.base_offset)
-        });
-        let lowest = dropped.min();
+    fn truncated(&mut self, from: Op, removed: &[Message]) {
         for prepare in removed {
             let header = prepare.header::<PrepareHeader>();
             self.dedup.ended(header.client().0, header.request().0);
         }
-        if let Some(lowest) = lowest {
-            let rewound = lowest.max(self.rewind_floor).max(self.committed_next);
-            self.next_offset = self.next_offset.min(rewound);
+        self.unapplied.truncate(from);
+        // What takes the place of the operations that went was not purged.
+        if let Some(below) = from.previous() {
+            self.purge_floor = self.purge_floor.min(below);
         }
+        self.follow_log();
     }
 
     fn promote(&mut self, request: &FrameBuffer) -> vsr::Promotion {

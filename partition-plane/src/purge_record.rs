@@ -1,7 +1,12 @@
-//! The file `purge.gen`: which purge the files of a partition have seen (chapter 06 section 14.1).
+//! What a partition's folder says of purges (chapter 06 section 14.1).
 //!
-//! Written last of a purge and always synced. It is keyed by the partition's incarnation, so a
-//! record left behind by an earlier one can neither swallow a purge nor cause one.
+//! `purge.gen` says which purge the files have seen. It is written last of a purge and always
+//! synced. `purge.floor`, a file of this server's own, says where in the log the last purge was;
+//! it is written first, so that one that is cut short can be finished. Both are keyed by the
+//! partition's incarnation: a record left behind by an earlier one can neither swallow a purge
+//! nor cause one.
+
+use biplane_wire::{Op, xxh3};
 
 /// Size of the record.
 pub const FILE_BYTES: usize = 16;
@@ -29,9 +34,79 @@ pub fn decode(bytes: &[u8], created_revision: u64) -> u64 {
     }
 }
 
+/// Name of the file that says where the last purge was.
+pub const FLOOR_NAME: &str = "purge.floor";
+/// Size of that file.
+pub const FLOOR_BYTES: usize = 40;
+
+/// Where the last purge was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Its generation.
+    pub generation: u64,
+    /// Committed operations up to here have no effect.
+    pub op: Op,
+    /// Whether the log did not say where the purge is.
+    pub is_ahead: bool,
+}
+
+impl Floor {
+    /// The file's bytes.
+    pub fn encode(&self, created_revision: u64) -> [u8; FLOOR_BYTES] {
+        let fields = [
+            self.generation,
+            created_revision,
+            self.op.0,
+            u64::from(self.is_ahead),
+        ];
+        let mut out = [0; FLOOR_BYTES];
+        for (bytes, field) in out.chunks_exact_mut(8).zip(fields) {
+            bytes.copy_from_slice(&field.to_le_bytes());
+        }
+        let seal = xxh3(&out[..32]).to_le_bytes();
+        out[32..].copy_from_slice(&seal);
+        out
+    }
+
+    /// What the file says; `None` when it is damaged or of another incarnation.
+    pub fn decode(bytes: &[u8], created_revision: u64) -> Option<Self> {
+        let bytes: &[u8; FLOOR_BYTES] = bytes.try_into().ok()?;
+        let field = |at: usize| {
+            let field = bytes[at..].first_chunk::<8>().copied();
+            field.map(u64::from_le_bytes)
+        };
+        if field(32)? != xxh3(&bytes[..32]) || field(8)? != created_revision {
+            return None;
+        }
+        Some(Self {
+            generation: field(0)?,
+            op: Op(field(16)?),
+            is_ahead: field(24)? != 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floor_is_read_back_and_damage_or_another_incarnation_is_not() {
+        let floor = Floor {
+            generation: 2,
+            op: Op(9),
+            is_ahead: true,
+        };
+        let bytes = floor.encode(57);
+        assert_eq!(Floor::decode(&bytes, 57), Some(floor));
+        assert_eq!(Floor::decode(&bytes, 58), None);
+        assert_eq!(Floor::decode(&bytes[..39], 57), None);
+        for at in 0..FLOOR_BYTES {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(Floor::decode(&damaged, 57), None, "byte {at}");
+        }
+    }
 
     #[test]
     fn record_is_the_vector_and_is_keyed_by_the_incarnation() {

@@ -16,7 +16,7 @@ use crate::io::GroupSpec;
 use crate::limits::{DurabilityPolicy, Limits};
 use crate::paths::{CONSUMERS, GROUPS, Paths, STAGING};
 use crate::prepare_log::{self, RecoveredLog};
-use crate::purge_record;
+use crate::purge_record::{self, Floor};
 use crate::scan::{BatchMark, Expect, MARKS_MAX, ScanError, Scanned, scan};
 use crate::segments::{INDEX_ENTRY_BYTES, IndexEntry, Segment};
 
@@ -74,6 +74,8 @@ pub struct Recovered {
     pub(crate) marks: Vec<BatchMark>,
     pub(crate) offsets: Vec<(ConsumerKey, u64)>,
     pub(crate) applied_generation: u64,
+    /// Where the last purge was.
+    pub(crate) purged: Option<Floor>,
     pub(crate) log: RecoveredLog,
     pub(crate) repairs: Vec<DiskOp>,
     /// Why data behind a damaged place was given up.
@@ -92,6 +94,7 @@ impl Recovered {
             marks: Vec::new(),
             offsets: Vec::new(),
             applied_generation: 0,
+            purged: None,
             log: RecoveredLog::default(),
             repairs: Vec::new(),
             cut: None,
@@ -224,16 +227,57 @@ impl Folder<'_> {
         found.applied_generation = record.map_or(0, |bytes| {
             purge_record::decode(bytes.as_bytes(), self.spec.created_revision)
         });
-        self.read_segments(found)?;
-        self.read_offsets(found)?;
+        let floor = read_file(self.view, &self.paths.file(purge_record::FLOOR_NAME), 4096)?;
+        found.purged =
+            floor.and_then(|bytes| Floor::decode(bytes.as_bytes(), self.spec.created_revision));
+        match found.purged {
+            Some(floor) if floor.generation > found.applied_generation => {
+                self.finish_purge(&floor, found)?;
+            }
+            _ => {
+                self.read_segments(found)?;
+                self.read_offsets(found)?;
+            }
+        }
         if self.node.replica_count > 1 && self.spec.options.needs_prepare_log() {
             let floor = found
                 .superblock
                 .record
-                .map_or(Op::ZERO, |record| record.checkpoint_op);
+                .map_or(Op::ZERO, |record| record.checkpoint_op)
+                .max(found.purged.map_or(Op::ZERO, |floor| floor.op));
             let (limits, spec) = (self.limits, self.spec);
             found.log = prepare_log::recover(self.node, limits, spec, self.view, floor)
                 .map_err(Damage::Log)?;
+        }
+        Ok(())
+    }
+
+    /// A purge was cut short: what is left of it is done now.
+    fn finish_purge(&self, floor: &Floor, found: &mut Recovered) -> Result<(), Damage> {
+        let is_data = |name: &str| name.ends_with(".log") || name.ends_with(".index");
+        let mut gone = Vec::new();
+        let folder = self.view.list(self.paths.dir())?;
+        gone.extend(folder.iter().filter(|entry| is_data(&entry.name)).map(|entry| {
+            self.paths.file(&entry.name)
+        }));
+        let mut synced = vec![self.paths.dir().clone()];
+        for folder in [CONSUMERS, GROUPS].map(|name| self.paths.file(name)) {
+            let entries = self.view.list(&folder)?;
+            gone.extend(entries.iter().filter_map(|entry| folder.join(&entry.name).ok()));
+            synced.extend((!entries.is_empty()).then_some(folder));
+        }
+        let removals = gone.into_iter().map(|path| DiskOp::Remove { path });
+        found.repairs.extend(removals);
+        let syncs = synced.into_iter().map(|path| DiskOp::SyncDir { path });
+        found.repairs.extend(syncs);
+        let bytes = purge_record::encode(floor.generation, self.spec.created_revision);
+        found.repairs.push(DiskOp::Replace {
+            path: self.paths.file(purge_record::FILE_NAME),
+            data: vec![Chunk::from(bytes.to_vec())],
+        });
+        found.applied_generation = floor.generation;
+        if let Some(record) = &mut found.superblock.record {
+            record.offset_frontier = 0;
         }
         Ok(())
     }

@@ -41,6 +41,10 @@ fn send(batch: &[u8]) -> FrameBuffer {
 fn state(committed_next: u64) -> LogState {
     LogState {
         next_offset: committed_next,
+        unapplied: Default::default(),
+        is_ahead: false,
+        is_unmarked: false,
+        is_replaying: false,
         committed_next,
         rewind_floor: 0,
         unbacked: 0,

@@ -9,6 +9,7 @@ use crate::batch::BatchHeader;
 use crate::context::Context;
 use crate::log_state::StampRefusal;
 use crate::offset_request::OffsetRequest;
+use crate::purge_marker;
 use crate::reply;
 use crate::resident::Resident;
 
@@ -33,6 +34,7 @@ impl Group {
             }
             let effect = self.apply(&header, prepare, context);
             let token = self.replica.applied(header.op());
+            self.state.forget_through(header.op());
             let base_offset = match effect {
                 Effect::Appended { base_offset } => Some(base_offset),
                 Effect::Void | Effect::Stored => None,
@@ -47,49 +49,86 @@ impl Group {
         }
     }
 
-    /// Whether a committed batch follows the messages this replica has. One that leaves a hole
-    /// is not applied: only a state transfer can fill it.
+    /// Whether a committed operation may be applied: a purge comes first where the log says so,
+    /// and a batch must follow the messages this replica has. One that leaves a hole is not
+    /// applied: only a state transfer can fill it.
     fn continues(
         &mut self,
         header: &PrepareHeader,
         body: &[u8],
         context: &mut Context<'_>,
     ) -> bool {
-        if header.operation() != Operation::SendMessages || self.is_without_effect(header.op()) {
+        if purge_marker::is_marker(header, body) && header.op() > self.void_below() {
+            self.reach_marker(header.op(), header.request().0);
+            return false;
+        }
+        if header.operation() != Operation::SendMessages {
             return true;
         }
         let Some(batch) = BatchHeader::read(body) else {
             return false;
         };
+        if self.is_without_effect(header.op(), Some(batch.base_offset)) {
+            return true;
+        }
         let expected = self.state.committed_next;
         let next = batch.meta().next_offset();
         if batch.base_offset == expected {
             self.state.marks = Vec::new();
-            return true;
-        }
-        // A batch is on disk whole or not at all: one that ends beyond what is here and begins
-        // before it is another history, as is one that differs from what is here.
-        let straddles = batch.base_offset < expected && next > expected;
-        if straddles || batch.base_offset < expected && self.state.contradicts(&batch) {
-            let at = batch.base_offset;
-            let reason = format!("other messages are committed from offset {at} on");
-            context.resets.push((self.spec.group, reason));
-            return false;
-        }
-        if next <= expected {
+            self.state.is_replaying = false;
             return true;
         }
         let (op, base_offset) = (header.op(), batch.base_offset);
-        self.state.refused_stamp = Some(StampRefusal {
-            op,
-            base_offset,
-            expected,
-        });
+        if base_offset > expected {
+            self.state.refused_stamp = Some(StampRefusal {
+                op,
+                base_offset,
+                expected,
+            });
+            return false;
+        }
+        // A batch is on disk whole or not at all: one that ends beyond what is here and begins
+        // before it is another history, as is one that differs from what is here.
+        let is_replay = self.state.is_replaying && next <= expected;
+        if is_replay && !self.state.contradicts(&batch) {
+            return true;
+        }
+        if base_offset == 0 {
+            // The primary has purged, and has left no marker. Metadata will say so here too.
+            if self.purge.is_wanted() {
+                self.reach_start(op);
+                return false;
+            }
+            if !self.state.is_replaying {
+                self.state.refused_stamp = Some(StampRefusal {
+                    op,
+                    base_offset,
+                    expected,
+                });
+                return false;
+            }
+        }
+        let reason = format!("other messages are committed from offset {base_offset} on");
+        context.resets.push((self.spec.group, reason));
         false
     }
 
-    fn is_without_effect(&self, op: Op) -> bool {
-        op <= self.state.purge_floor || op <= self.state.installed
+    /// Operations up to here have lost their effect: to a purge that took place, or to one that
+    /// the log is known to hold.
+    fn void_below(&self) -> Op {
+        let state = &self.state;
+        let floor = state.purge_floor.max(state.installed);
+        let marker = state.unapplied.last_marker(self.replica.commit_max());
+        // One that is only suspected of being part of the log says nothing.
+        let marker = marker.filter(|marker| self.replica.log().contains(*marker));
+        let below_marker = marker.and_then(Op::previous);
+        below_marker.map_or(floor, |below| floor.max(below))
+    }
+
+    /// Whether applying an operation changes nothing; `base_offset` if it is a batch.
+    fn is_without_effect(&self, op: Op, base_offset: Option<u64>) -> bool {
+        let starts_over = base_offset == Some(0);
+        op <= self.void_below() || self.state.is_ahead && !starts_over
     }
 
     fn apply(
@@ -107,9 +146,17 @@ impl Group {
             timestamp: header.timestamp(),
             message: prepare,
         };
-        let effect = if self.is_without_effect(header.op()) {
+        let is_batch = header.operation() == Operation::SendMessages;
+        let batch = is_batch.then(|| BatchHeader::read(entry.message.body()));
+        let base_offset = batch.flatten().map(|batch| batch.base_offset);
+        if purge_marker::is_marker(header, entry.message.body()) {
+            self.state.is_ahead = false;
+            self.state.is_unmarked = false;
+        }
+        let effect = if self.is_without_effect(header.op(), base_offset) {
             Effect::Void
-        } else if header.operation() == Operation::SendMessages {
+        } else if is_batch {
+            self.state.is_ahead = false;
             self.apply_batch(&mut entry, context)
         } else {
             self.apply_offset(header, entry.message.body());
@@ -139,6 +186,13 @@ impl Group {
                 meta.base_offset == self.state.committed_next,
                 "offsets have no hole"
             );
+            if entry.base_offset != meta.base_offset {
+                // What is in memory are the first operations of a log that is shorter than the
+                // segments: the messages between are on disk alone.
+                self.state.leave_to_disk(meta.base_offset);
+                entry.base_offset = meta.base_offset;
+                entry.next_offset = meta.next_offset();
+            }
             self.state.committed_next = meta.next_offset();
             self.stats.messages_count += u64::from(meta.count);
             self.stats.size_bytes += meta.len;
@@ -171,6 +225,7 @@ impl Group {
             return;
         }
         self.forget_resident(context);
+        self.state.forget_through(to);
         let commit_max = self.replica.commit_max();
         let out: &mut Vec<vsr::Output> = &mut context.scratch.vsr;
         self.replica

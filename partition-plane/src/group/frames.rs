@@ -22,13 +22,14 @@ impl Group {
             | ReplicaFrame::DoViewChange(_)
             | ReplicaFrame::StartView(_)
             | ReplicaFrame::RequestStartView(_) => {
+                self.notice_loss(&frame, context);
                 self.step_replica(vsr::Input::Frame(frame), context);
             }
             ReplicaFrame::RequestPrepares(typed) => {
                 self.serve_repair(from, typed.header(), context);
             }
             ReplicaFrame::RepairPrepare(typed) => {
-                self.on_repair_prepare(typed.into_message(), context);
+                self.on_repair_prepare(from, typed.into_message(), context);
             }
             ReplicaFrame::RepairDone(typed) => self.on_repair_done(typed.header(), context),
             ReplicaFrame::RangeEvicted(typed) => self.on_range_evicted(typed.header(), context),

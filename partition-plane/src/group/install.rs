@@ -305,9 +305,14 @@ impl Group {
     }
 
     fn publish_counters(&mut self, next_offset: u64) -> Option<Vec<DiskOp>> {
-        self.state.next_offset = next_offset;
         self.state.committed_next = next_offset;
         self.state.rewind_floor = next_offset;
+        self.state.is_ahead = false;
+        self.state.is_unmarked = false;
+        self.state.is_replaying = false;
+        let commit_op = self.transfer.installing.as_ref().map(|i| i.plan.commit_op());
+        self.state.unapplied.forget_through(commit_op.unwrap_or_default());
+        self.state.follow_log();
         self.state.unbacked = 0;
         self.state.retained_from = 0;
         self.state.marks = Vec::new();

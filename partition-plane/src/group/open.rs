@@ -25,9 +25,11 @@ use crate::io::Output;
 use crate::log_state::LogState;
 use crate::opening::{Begin, Opening};
 use crate::prepare_log;
+use crate::purge_marker;
 use crate::recovery::{Recovered, Verdict};
 use crate::segments::Segments;
 use crate::stats::PartitionStats;
+use crate::unapplied::Unapplied;
 
 /// One tick in milliseconds.
 const TICK_MILLIS: u64 = 10;
@@ -66,7 +68,8 @@ impl Group {
         let boot = boot_of(&spec, &recovered, begin, node);
         let commit_min = boot.commit_min;
         let persisted = wal.is_some();
-        let state = state_of(&recovered, persisted, node);
+        let mut state = state_of(&recovered, persisted, node);
+        follow_recovered(&mut state, &recovered, commit_min);
         let config = replica_config(spec.group, node, seed);
         let replica = vsr::Replica::open(config, boot).map_err(|error| error.to_string())?;
         let frontier = recovered
@@ -79,7 +82,11 @@ impl Group {
             key,
             requester: Requester::new(requester_config(spec.group, node, seed)),
             puller: Puller::new(puller_config(spec.group, node, seed)),
-            purge: Purge::new(recovered.applied_generation, spec.purge_generation),
+            purge: Purge::new(
+                recovered.applied_generation,
+                spec.purge_generation,
+                context.now,
+            ),
             retention_at: context.now + node.limits.retention_ticks,
             spec,
             paths,
@@ -141,12 +148,17 @@ fn boot_of(
     // with the memory it was in.
     let set_aside = matches!(recovered.verdict, Verdict::SetAside { .. });
     let log_lost = begin == Begin::Used && (set_aside || !spec.options.needs_prepare_log());
+    // What a purge took back need not be applied again.
+    let purged = recovered.purged.filter(|_| !log_lost && node.is_replicated());
+    let purged = purged.map_or(Op::ZERO, |floor| floor.op);
     vsr::Boot {
         log_lost: log_lost && node.is_replicated(),
         view: record.map_or(created, |record| record.view),
         log_view: record.map_or(created, |record| record.log_view),
         // Segments have no op numbers: only a prepare log says how far they go.
-        commit_min: record.map_or(Op::ZERO, |record| record.checkpoint_op),
+        commit_min: record
+            .map_or(Op::ZERO, |record| record.checkpoint_op)
+            .max(purged),
         commit_min_checksum: None,
         // What the view that wrote the log knew, not what a stray record of another claims. A
         // log that is gone commits nothing.
@@ -160,24 +172,38 @@ fn boot_of(
     }
 }
 
+/// What the log holds above what is applied counts as journaled.
+fn follow_recovered(state: &mut LogState, recovered: &Recovered, applied: Op) {
+    for entry in recovered.log.entries() {
+        let vsr::LogEntry::Intact(prepare) = entry else {
+            continue;
+        };
+        let header = prepare.header::<PrepareHeader>();
+        let (op, body) = (header.op(), prepare.body());
+        if op <= applied {
+            continue;
+        }
+        if purge_marker::is_marker(header, body) {
+            state.unapplied.marker(op);
+        } else if header.operation() == Operation::SendMessages
+            && let Some(batch) = BatchHeader::read(body)
+        {
+            let next = batch.meta().next_offset();
+            state.unapplied.batch(op, batch.base_offset, next);
+        }
+    }
+    state.follow_log();
+}
+
 fn state_of(recovered: &Recovered, persisted: bool, node: &Node) -> LogState {
     let end = recovered.segments.last().map_or(0, |segment| segment.next);
     let mut offsets = ConsumerOffsets::new(node.limits.consumer_offsets_max);
     for (key, offset) in recovered.offsets.iter().filter(|_| end > 0) {
         offsets.restore(*key, *offset);
     }
-    let logged = recovered.log.entries().into_iter().filter_map(|entry| {
-        let vsr::LogEntry::Intact(prepare) = entry else {
-            return None;
-        };
-        let is_batch = prepare.header::<PrepareHeader>().operation() == Operation::SendMessages;
-        let batch = is_batch
-            .then(|| BatchHeader::read(prepare.body()))
-            .flatten()?;
-        Some(batch.meta().next_offset())
-    });
     LogState {
-        next_offset: logged.max().unwrap_or(0).max(end),
+        next_offset: end,
+        unapplied: Unapplied::default(),
         committed_next: end,
         rewind_floor: end,
         unbacked: if recovered.segments.iter().any(|segment| segment.size > 0) {
@@ -188,6 +214,13 @@ fn state_of(recovered: &Recovered, persisted: bool, node: &Node) -> LogState {
         marks: recovered.marks.clone(),
         retained_from: 0,
         purge_floor: Op::ZERO,
+        is_ahead: recovered.purged.is_some_and(|floor| {
+            floor.is_ahead && floor.generation == recovered.applied_generation && end == 0
+        }),
+        is_unmarked: recovered.purged.is_some_and(|floor| {
+            floor.is_ahead && floor.generation == recovered.applied_generation
+        }),
+        is_replaying: end > 0,
         installed: Op::ZERO,
         purge_deferred: false,
         persisted,

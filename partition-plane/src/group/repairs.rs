@@ -105,7 +105,7 @@ impl Group {
                 vsr::TransferStage::Idle => TransferState::Idle,
                 _ => TransferState::Active,
             },
-            purge_deferred: self.purge.is_wanted(),
+            purge_deferred: self.purge.is_running(),
         }
     }
 
@@ -136,6 +136,8 @@ impl Group {
         for output in out.drain(..) {
             match output {
                 RepairOutput::Send { to, message } => context.send(to, message),
+                RepairOutput::ArmTransfer { .. } | RepairOutput::RaiseFloor { .. }
+                    if self.is_stuck_before_purge() => {}
                 RepairOutput::ArmTransfer { from } => self.arm_transfer(from, context),
                 // Raising the applied point skips operations. Their messages are here, their
                 // stored positions are not: a replica that knows where it stands has the whole
@@ -194,7 +196,7 @@ impl Group {
             plane: PlaneKind::Partition,
             status: group_status(status.status),
             transferring: status.transfer_stage != vsr::TransferStage::Idle,
-            purge_deferred: self.purge.is_wanted(),
+            purge_deferred: self.purge.is_imminent(context.now),
             primary: status.primary,
             retained_from: retained.max(self.state.purge_floor.next()),
             commit_max: status.commit_max,
@@ -208,10 +210,15 @@ impl Group {
     }
 
     /// A repaired prepare: byte 60 still says so.
-    pub(super) fn on_repair_prepare(&mut self, message: Message, context: &mut Context<'_>) {
+    pub(super) fn on_repair_prepare(
+        &mut self,
+        from: ReplicaId,
+        message: Message,
+        context: &mut Context<'_>,
+    ) {
         let prepare = message.repair_to_prepare();
         let header = *prepare.header::<PrepareHeader>();
-        if self.purge.is_wanted() || self.requester.admits(&self.repair_view(), &header).is_err() {
+        if self.purge.is_running() || self.requester.admits(&self.repair_view(), &header).is_err() {
             return;
         }
         let content = held_op(header.op(), &prepare, self.state.purge_floor);
@@ -229,6 +236,9 @@ impl Group {
             }
             vsr::Ingest::Ignored(reason) => {
                 tracing::debug!(group = %self.spec.group, op = %header.op(), ?reason, "repair");
+                if is_sound(&prepare) {
+                    self.notice_loss_in_repair(from, &header, context);
+                }
                 return;
             }
         };

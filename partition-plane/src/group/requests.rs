@@ -154,7 +154,7 @@ impl Group {
     /// Whether this node leads the group and may mint.
     fn accepts_requests(&self, context: &Context<'_>) -> bool {
         self.replica.is_primary()
-            && !self.purge.is_wanted()
+            && self.may_mint()
             && !self.cold.is_looking()
             && self.unflushed_bytes <= context.node.limits.unflushed_bytes_max
     }
@@ -338,6 +338,9 @@ impl Group {
         if !self.replica.is_primary() {
             return Ok(());
         }
+        if !self.may_mint() {
+            return Err(status::NOT_ACCEPTED);
+        }
         match self.clients.auto_commits.get_mut(&key) {
             Some(under_way) => under_way.next = Some(offset),
             None => {
@@ -373,7 +376,8 @@ impl Group {
 
     /// The consumer or group behind `key` is gone: the primary deletes its position.
     pub(crate) fn forget_offset(&mut self, key: ConsumerKey, context: &mut Context<'_>) {
-        if self.replica.is_primary() && self.state.offsets.committed(key).is_some() {
+        let is_stored = self.state.offsets.committed(key).is_some();
+        if self.replica.is_primary() && is_stored && self.may_mint() {
             let request = self.own_request(Operation::DeleteConsumerOffset, key, None);
             let _ = self.admit(OWN_TOKEN, request, context);
             self.settle(context);
@@ -387,16 +391,26 @@ impl Group {
         offset: Option<u64>,
     ) -> FrameBuffer {
         let body = offset_request::encode(key, self.key, offset);
+        self.own_frame(operation, RequestNumber(1), &body)
+    }
+
+    /// A request of this server itself.
+    pub(super) fn own_frame(
+        &self,
+        operation: Operation,
+        number: RequestNumber,
+        body: &[u8],
+    ) -> FrameBuffer {
         let mut header = RoutedRequestHeader::new(Command::Request);
         let size = u32::try_from(biplane_wire::HEADER_SIZE + body.len());
         header
             .frame
             .set_size(size.expect("an offset body is small"));
         header.set_client(ClientId(AUTO_COMMIT_CLIENT));
-        header.set_request(RequestNumber(1));
+        header.set_request(number);
         header.set_session(1);
         header.set_operation(operation);
         header.set_group(self.spec.group);
-        FrameBuffer::from_parts(&header, &body)
+        FrameBuffer::from_parts(&header, body)
     }
 }

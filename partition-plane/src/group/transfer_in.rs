@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply};
 use biplane_state_transfer::{
-    ConsumerOffsets, MemorySpool, Offer, PartitionInstallFacts, PullOutput, PullView, Puller,
+    ConsumerOffsets, MemorySpool, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput, PullView, Puller,
     SegmentWalk, Stage, WalkedBatch, WalkedSegment, artifact_kind, check_partition,
 };
 use biplane_vsr as vsr;
@@ -401,7 +401,7 @@ impl Group {
     /// Checks the pulled artifacts as a whole; the install begins or the attempt ends.
     fn judge_offer(&mut self, offer: &Offer, context: &mut Context<'_>) {
         let mut out = std::mem::take(&mut context.scratch.pull);
-        match self.check_offer(offer) {
+        match self.check_offer(offer, context) {
             Ok(installing) => {
                 self.puller.begin_install(&mut out);
                 self.transfer.installing = Some(installing);
@@ -415,7 +415,11 @@ impl Group {
         self.advance_install(context);
     }
 
-    fn check_offer(&mut self, offer: &Offer) -> Result<Installing, String> {
+    fn check_offer(
+        &mut self,
+        offer: &Offer,
+        context: &mut Context<'_>,
+    ) -> Result<Installing, String> {
         let is_offsets = |entry: &&ManifestEntry| entry.kind == artifact_kind::CONSUMER_OFFSETS;
         let entry = offer
             .entries
@@ -439,18 +443,21 @@ impl Group {
             .iter()
             .filter_map(|base| staged(base)?.walked)
             .collect();
-        let plan = check_partition(&PartitionInstallFacts {
+        let checked = check_partition(&PartitionInstallFacts {
             group: self.spec.group,
             commit_min: self.replica.commit_min(),
-            next_offset: self.state.next_offset,
+            next_offset: self.state.kept_offset(),
             purge_applied: self.purge.applied(),
             purge_committed: self.spec.purge_generation,
             persisted: self.state.persisted,
             offer,
             segments: &walked,
             offsets: &offsets,
-        })
-        .map_err(|error| error.to_string())?;
+        });
+        if checked == Err(PartitionRefusal::Rewind) {
+            self.notice_loss_in_transfer(offsets.next_offset, context);
+        }
+        let plan = checked.map_err(|error| error.to_string())?;
         let parts = listed.iter().filter_map(|base| {
             let part = staged(base)?;
             Some((part.segment.clone(), part.held))
