@@ -257,13 +257,20 @@ impl Folder<'_> {
         let is_data = |name: &str| name.ends_with(".log") || name.ends_with(".index");
         let mut gone = Vec::new();
         let folder = self.view.list(self.paths.dir())?;
-        gone.extend(folder.iter().filter(|entry| is_data(&entry.name)).map(|entry| {
-            self.paths.file(&entry.name)
-        }));
+        gone.extend(
+            folder
+                .iter()
+                .filter(|entry| is_data(&entry.name))
+                .map(|entry| self.paths.file(&entry.name)),
+        );
         let mut synced = vec![self.paths.dir().clone()];
         for folder in [CONSUMERS, GROUPS].map(|name| self.paths.file(name)) {
             let entries = self.view.list(&folder)?;
-            gone.extend(entries.iter().filter_map(|entry| folder.join(&entry.name).ok()));
+            gone.extend(
+                entries
+                    .iter()
+                    .filter_map(|entry| folder.join(&entry.name).ok()),
+            );
             synced.extend((!entries.is_empty()).then_some(folder));
         }
         let removals = gone.into_iter().map(|path| DiskOp::Remove { path });

@@ -55,9 +55,7 @@ impl Unapplied {
     /// The lowest batch that starts over.
     pub(crate) fn first_start(&self) -> Option<Op> {
         let mut batches = self.entries.iter().filter(|entry| !entry.is_marker);
-        batches
-            .find(|entry| entry.base == 0)
-            .map(|entry| entry.op)
+        batches.find(|entry| entry.base == 0).map(|entry| entry.op)
     }
 
     /// Takes a batch of messages in.

@@ -76,6 +76,12 @@ impl Play {
         (self.primary(group) + 1) % self.world.options().replicas
     }
 
+    /// A partition group that acknowledges from memory and has committed something.
+    #[must_use]
+    pub fn memory_only_group(&self) -> Option<GroupId> {
+        self.world.memory_only_group()
+    }
+
     /// The highest view of a group on any node.
     #[must_use]
     pub fn view(&self, group: GroupId) -> View {

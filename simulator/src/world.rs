@@ -14,8 +14,8 @@ mod watch;
 
 use std::collections::BTreeMap;
 
-use biplane_vsr::Replica;
-use biplane_wire::{GroupId, xxh3};
+use biplane_vsr::{Durability, Replica};
+use biplane_wire::{GroupId, Operation, xxh3};
 
 use self::nodes::Node;
 use crate::client::Client;
@@ -310,6 +310,19 @@ impl World {
     pub(crate) fn replica(&self, node: u8, group: GroupId) -> Option<&Replica> {
         let machine = self.nodes.get(usize::from(node))?.machine.as_ref()?;
         machine.replica(group)
+    }
+
+    /// See [`crate::play::Play::memory_only_group`].
+    pub(crate) fn memory_only_group(&self) -> Option<GroupId> {
+        let machine = self.nodes.first()?.machine.as_ref()?;
+        let is_one = |group: &GroupId| {
+            let policy = machine.durability(*group, Operation::SendMessages);
+            let replica = machine.replica(*group);
+            !group.is_metadata()
+                && policy == Durability::Memory
+                && replica.is_some_and(|replica| replica.commit_min().0 > 0)
+        };
+        machine.groups().into_iter().find(is_one)
     }
 
     pub(crate) fn options(&self) -> &Options {

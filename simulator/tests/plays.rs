@@ -226,3 +226,26 @@ fn requests_are_answered_across_view_changes_of_the_planes() {
         }
     });
 }
+
+#[test]
+fn memory_only_group_goes_on_when_a_holder_forgets_and_the_other_is_cut_off() {
+    on(3, MachineKind::Planes, &mut |play: &mut Play| {
+        let Some(group) = play.memory_only_group() else {
+            return;
+        };
+        let first = play.primary(group);
+        let (second, third) = ((first + 1) % 3, (first + 2) % 3);
+        // Two hold what is acknowledged now; the third is not there.
+        play.isolate(third);
+        play.run(300);
+        play.crash(second, CrashMode::LoseAll);
+        play.heal_network();
+        play.isolate(first);
+        play.start(second);
+        play.run(3 * ELECTION);
+        assert!(progresses(play), "the two go on without the one that knows");
+        play.heal_network();
+        play.run(ELECTION);
+        assert!(progresses(play));
+    });
+}

@@ -310,8 +310,14 @@ impl Group {
         self.state.is_ahead = false;
         self.state.is_unmarked = false;
         self.state.is_replaying = false;
-        let commit_op = self.transfer.installing.as_ref().map(|i| i.plan.commit_op());
-        self.state.unapplied.forget_through(commit_op.unwrap_or_default());
+        let commit_op = self
+            .transfer
+            .installing
+            .as_ref()
+            .map(|i| i.plan.commit_op());
+        self.state
+            .unapplied
+            .forget_through(commit_op.unwrap_or_default());
         self.state.follow_log();
         self.state.unbacked = 0;
         self.state.retained_from = 0;

@@ -149,7 +149,9 @@ fn boot_of(
     let set_aside = matches!(recovered.verdict, Verdict::SetAside { .. });
     let log_lost = begin == Begin::Used && (set_aside || !spec.options.needs_prepare_log());
     // What a purge took back need not be applied again.
-    let purged = recovered.purged.filter(|_| !log_lost && node.is_replicated());
+    let purged = recovered
+        .purged
+        .filter(|_| !log_lost && node.is_replicated());
     let purged = purged.map_or(Op::ZERO, |floor| floor.op);
     vsr::Boot {
         log_lost: log_lost && node.is_replicated(),

@@ -15,6 +15,7 @@ use super::Group;
 use crate::batch::{self, BatchHeader};
 use crate::context::Context;
 use crate::log_state::LogState;
+use crate::purge_marker;
 use crate::segments::Segments;
 
 /// The log as repair reads it.
@@ -198,7 +199,7 @@ impl Group {
             transferring: status.transfer_stage != vsr::TransferStage::Idle,
             purge_deferred: self.purge.is_imminent(context.now),
             primary: status.primary,
-            retained_from: retained.max(self.state.purge_floor.next()),
+            retained_from: retained.max(self.purge_retained_from()),
             commit_max: status.commit_max,
             head: status.op_head,
             chunk_max: u32::try_from(context.node.limits.repair_chunk_max).unwrap_or(u32::MAX),
@@ -207,6 +208,17 @@ impl Group {
             context.send(from, message);
             true
         });
+    }
+
+    /// The first op that is of use after a purge: its marker, because it says which purge that
+    /// was, or what follows.
+    fn purge_retained_from(&self) -> Op {
+        let floor = self.state.purge_floor;
+        let held = self.replica.log().get(floor);
+        let is_marker = held.is_some_and(|prepare| {
+            purge_marker::is_marker(prepare.header::<PrepareHeader>(), prepare.body())
+        });
+        if is_marker { floor } else { floor.next() }
     }
 
     /// A repaired prepare: byte 60 still says so.

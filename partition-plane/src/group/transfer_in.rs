@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply};
 use biplane_state_transfer::{
-    ConsumerOffsets, MemorySpool, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput, PullView, Puller,
-    SegmentWalk, Stage, WalkedBatch, WalkedSegment, artifact_kind, check_partition,
+    ConsumerOffsets, MemorySpool, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput,
+    PullView, Puller, SegmentWalk, Stage, WalkedBatch, WalkedSegment, artifact_kind,
+    check_partition,
 };
 use biplane_vsr as vsr;
 use biplane_wire::{ManifestEntry, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed};
