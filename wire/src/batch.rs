@@ -21,7 +21,7 @@ pub use header::{BatchHeader, FrameHeader};
 pub use send::{SendMessages, SendMetadata};
 pub use slice::{BatchQuery, BatchSelection};
 pub use stamp::{set_partition_id, stamp_batch};
-pub use view::{Batch, BatchError, Batches, MessageFrame, Verify};
+pub use view::{Batch, BatchError, BatchFault, Batches, MessageFrame, Verify};
 
 /// Length of a batch header.
 pub const BATCH_HEADER_SIZE: usize = 256;

@@ -64,9 +64,26 @@ impl FrameBuffer {
     /// [`DecodeError::Frame`] when the generic check fails or the length is not the size field.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         check_generic(bytes)?;
-        let mut buffer = Self::zeroed(bytes.len());
-        buffer.bytes_mut().copy_from_slice(bytes);
-        Ok(buffer)
+        Ok(Self::from_frame(bytes))
+    }
+
+    /// A copy of bytes that passed the generic check, in one pass: the storage is not zeroed
+    /// first.
+    pub(crate) fn from_frame(bytes: &[u8]) -> Self {
+        assert!(bytes.len() >= HEADER_SIZE, "a frame has a header");
+        let (whole, rest) = bytes.as_chunks::<BLOCK_SIZE>();
+        let mut blocks = Vec::with_capacity(bytes.len().div_ceil(BLOCK_SIZE));
+        blocks.extend(whole.iter().map(|block| Block::from_ne_bytes(*block)));
+        if !rest.is_empty() {
+            let mut last = [0; BLOCK_SIZE];
+            last[..rest.len()].copy_from_slice(rest);
+            blocks.push(Block::from_ne_bytes(last));
+        }
+        Self {
+            blocks,
+            start: 0,
+            size: bytes.len(),
+        }
     }
 
     pub(crate) fn from_storage(blocks: Vec<Block>, start: usize, size: usize) -> Self {

@@ -7,7 +7,7 @@
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::DecodeError;
+use crate::error::{BodyRule, DecodeError};
 use crate::ids::ClientId;
 
 /// Reads from the front of a slice and never beyond its end.
@@ -220,7 +220,7 @@ impl<'a, T: Codec<'a>> Codec<'a> for Vec<T> {
             let before = cursor.remaining();
             records.push(T::read(cursor, field)?);
             if cursor.remaining() == before {
-                return Err(DecodeError::Rule("a list of records without length"));
+                return Err(BodyRule::EmptyRecord.into());
             }
         }
         Ok(records)
@@ -260,7 +260,7 @@ pub(crate) fn read_many<'a, T: Codec<'a>>(
         let before = cursor.remaining();
         records.push(T::read(cursor, field)?);
         if cursor.remaining() == before {
-            return Err(DecodeError::Rule("a list of records without length"));
+            return Err(BodyRule::EmptyRecord.into());
         }
     }
     Ok(records)

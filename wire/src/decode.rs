@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use crate::HEADER_SIZE;
 use crate::checksum::{frame_seal, prepare_identity};
 use crate::command::Command;
-use crate::error::Refusal;
+use crate::error::{CloseReason, Refusal};
 use crate::header::{
     CommitHeader, DoViewChangeHeader, ForwardLogoutHeader, ForwardLogoutResultHeader,
     ForwardRegisterHeader, ForwardRegisterResultHeader, HandshakeHeader, Header, PrepareHeader,
@@ -265,6 +265,27 @@ pub fn decode_client(message: Message) -> Result<Typed<RequestHeader>, Refusal> 
 /// [`Refusal::WrongCommand`] for any other command.
 pub fn decode_handshake(message: Message) -> Result<Typed<HandshakeHeader>, Refusal> {
     Typed::decode(message)
+}
+
+/// Typed decode of a header in place: the same checks as [`Typed::decode`], for callers that do
+/// not own the frame. Allocates nothing. Whether the size field is the length of the frame is
+/// the caller's to know.
+///
+/// # Errors
+///
+/// The first check of section 5 that fails; [`Refusal::Generic`] when the command byte is
+/// undefined.
+pub fn decode_header<H: Header>(bytes: &[u8; HEADER_SIZE]) -> Result<&H, Refusal> {
+    let header = H::over(bytes);
+    let byte = header.frame().command_byte();
+    let Some(command) = Command::from_u8(byte) else {
+        return Err(CloseReason::BadCommand { byte }.into());
+    };
+    if !H::COMMANDS.contains(&command) {
+        return Err(Refusal::WrongCommand { command });
+    }
+    check::<H>(bytes, command)?;
+    Ok(header)
 }
 
 fn check<H: Header>(bytes: &[u8; HEADER_SIZE], command: Command) -> Result<(), Refusal> {

@@ -14,9 +14,11 @@
 //! handed out. While a large frame is being filled, `head == tail`.
 //!
 //! Memory is bounded by what arrived, not by what a header claims: a body is not allocated
-//! before the size check, and a large one grows as its bytes come in.
+//! before the size check, and a large one grows as its bytes come in. A reader that looks at
+//! frames and lets them go uses [`Deframer::next_ref`], which takes no memory per frame.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 
 use zerocopy::IntoBytes;
 
@@ -24,6 +26,7 @@ use crate::HEADER_SIZE;
 use crate::buffer::{BLOCK_SIZE, Block, FrameBuffer};
 use crate::command::Command;
 use crate::error::CloseReason;
+use crate::frame_ref::FrameRef;
 use crate::header::{GenericHeader, Header};
 use crate::message::Message;
 
@@ -31,8 +34,13 @@ use crate::message::Message;
 pub const STAGING_SIZE: usize = 64 * 1024;
 /// Frames up to this size are assembled in staging and copied out.
 pub const SMALL_FRAME_SIZE_MAX: usize = 16 * 1024;
-/// Memory a large frame gets before any of its bytes beyond the header arrived.
-pub const LARGE_ALLOCATION_FIRST: usize = 1024 * 1024;
+/// Memory a large frame gets before any of its bytes beyond the header arrived: enough for a body
+/// of one mebibyte, which then never moves.
+pub const LARGE_ALLOCATION_FIRST: usize = 1024 * 1024 + 64 * 1024;
+
+/// Largest buffer kept from one frame read in place for the next.
+const SPARE_SIZE_MAX: usize = 4 * 1024 * 1024;
+const COMMAND_OFFSET: usize = 60;
 
 const _: () = assert!(SMALL_FRAME_SIZE_MAX * 2 <= STAGING_SIZE);
 const _: () = assert!(HEADER_SIZE <= SMALL_FRAME_SIZE_MAX);
@@ -53,7 +61,14 @@ pub struct Deframer {
     head: usize,
     tail: usize,
     large: Option<Large>,
+    spare: Vec<Block>,
     failed: Option<CloseReason>,
+}
+
+/// Where the next whole frame stands.
+enum Ready {
+    Staged(Range<usize>),
+    Large(Large),
 }
 
 impl Deframer {
@@ -67,6 +82,7 @@ impl Deframer {
             head: 0,
             tail: 0,
             large: None,
+            spare: Vec::new(),
             failed: None,
         }
     }
@@ -146,19 +162,35 @@ impl Deframer {
     /// and every later call repeats the reason.
     #[allow(clippy::should_implement_trait)] // An iterator would end at `None`; a stream waits.
     pub fn next(&mut self) -> Result<Option<Message>, CloseReason> {
-        if let Some(reason) = self.failed {
-            return Err(reason);
-        }
-        let next = match &self.large {
-            Some(large) if large.filled < large.size => Ok(None),
-            Some(_) => self.finish_large().map(Some),
-            None => self.next_staged(),
+        Ok(match self.ready()? {
+            None => None,
+            Some(Ready::Staged(range)) => {
+                let frame = &self.staging[range];
+                Some(FrameBuffer::from_frame(frame).freeze())
+            }
+            Some(Ready::Large(Large { blocks, size, .. })) => {
+                Some(FrameBuffer::from_storage(blocks, 0, size).freeze())
+            }
+        })
+    }
+
+    /// As [`Deframer::next`], without taking the frame out: it is borrowed from where it was
+    /// received and gone with the next call. Takes no memory per frame, and the buffer of a
+    /// large frame serves the next one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Deframer::next`].
+    pub fn next_ref(&mut self) -> Result<Option<FrameRef<'_>>, CloseReason> {
+        let bytes = match self.ready()? {
+            None => return Ok(None),
+            Some(Ready::Staged(range)) => &self.staging[range],
+            Some(Ready::Large(Large { blocks, size, .. })) => {
+                self.spare = blocks;
+                &self.spare.as_bytes()[..size]
+            }
         };
-        if let Err(reason) = next {
-            self.failed = Some(reason);
-            self.large = None;
-        }
-        next
+        Ok(Some(FrameRef::checked(bytes)))
     }
 
     /// What the end of the stream means now.
@@ -185,10 +217,34 @@ impl Deframer {
     /// Bytes of memory held at this moment.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.staging.capacity() + self.large.as_ref().map_or(0, Large::capacity)
+        let large = self.large.as_ref().map_or(0, |large| large.blocks.len());
+        self.staging.capacity() + (large + self.spare.len()) * BLOCK_SIZE
     }
 
-    fn next_staged(&mut self) -> Result<Option<Message>, CloseReason> {
+    /// The next whole frame, taken out of the cursors. A failure is remembered.
+    fn ready(&mut self) -> Result<Option<Ready>, CloseReason> {
+        if let Some(reason) = self.failed {
+            return Err(reason);
+        }
+        if self.spare.len() > SPARE_SIZE_MAX / BLOCK_SIZE {
+            self.spare = Vec::new();
+        }
+        let ready = match self.large.take() {
+            Some(large) if large.filled < large.size => {
+                self.large = Some(large);
+                Ok(None)
+            }
+            Some(large) => check_command(&large.blocks.as_bytes()[..HEADER_SIZE])
+                .map(|()| Some(Ready::Large(large))),
+            None => self.next_staged(),
+        };
+        if let Err(reason) = ready {
+            self.failed = Some(reason);
+        }
+        ready
+    }
+
+    fn next_staged(&mut self) -> Result<Option<Ready>, CloseReason> {
         let pending = &self.staging[self.head..self.tail];
         let Some(header) = pending.first_chunk::<HEADER_SIZE>() else {
             return Ok(None);
@@ -201,36 +257,34 @@ impl Deframer {
             });
         }
         let size = size as usize;
-        if let Some(frame) = pending.get(..size) {
-            let mut buffer = FrameBuffer::zeroed(size);
-            buffer.bytes_mut().copy_from_slice(frame);
-            self.head += size;
+        if size <= pending.len() {
+            check_command(header)?;
+            let range = self.head..self.head + size;
+            self.head = range.end;
             if self.head == self.tail {
                 self.head = 0;
                 self.tail = 0;
             }
-            return hand_on(buffer).map(Some);
+            return Ok(Some(Ready::Staged(range)));
         }
         if size > SMALL_FRAME_SIZE_MAX {
-            self.large = Some(Large::start(size, pending));
+            self.large = Some(Large::start(size, pending, &mut self.spare));
             self.head = 0;
             self.tail = 0;
         }
         Ok(None)
     }
-
-    fn finish_large(&mut self) -> Result<Message, CloseReason> {
-        let Some(Large { blocks, size, .. }) = self.large.take() else {
-            unreachable!("called with a large frame at hand");
-        };
-        hand_on(FrameBuffer::from_storage(blocks, 0, size))
-    }
 }
 
 impl Large {
-    fn start(size: usize, received: &[u8]) -> Self {
-        let first = size.min(LARGE_ALLOCATION_FIRST);
-        let mut blocks = vec![0; first.div_ceil(BLOCK_SIZE)];
+    /// `spare` is the buffer of a large frame that was read in place; what it still holds is
+    /// overwritten before it is looked at.
+    fn start(size: usize, received: &[u8], spare: &mut Vec<Block>) -> Self {
+        let first = size.min(LARGE_ALLOCATION_FIRST).div_ceil(BLOCK_SIZE);
+        let mut blocks = std::mem::take(spare);
+        if blocks.len() < first {
+            blocks = vec![0; first];
+        }
         blocks.as_mut_bytes()[..received.len()].copy_from_slice(received);
         Self {
             blocks,
@@ -259,10 +313,10 @@ impl Large {
 
 /// The last step of the generic check. It comes after the body was read, so that a peer sees
 /// the same close whether or not its body fits one read.
-fn hand_on(buffer: FrameBuffer) -> Result<Message, CloseReason> {
-    let byte = buffer.header::<GenericHeader>().frame.command_byte();
+fn check_command(header: &[u8]) -> Result<(), CloseReason> {
+    let byte = header.get(COMMAND_OFFSET).copied().unwrap_or(u8::MAX);
     match Command::from_u8(byte) {
-        Some(_) => Ok(buffer.freeze()),
+        Some(_) => Ok(()),
         None => Err(CloseReason::BadCommand { byte }),
     }
 }

@@ -6,6 +6,7 @@
 
 use thiserror::Error;
 
+use crate::batch::BatchError;
 use crate::command::Command;
 use crate::ids::Checksum;
 
@@ -275,6 +276,29 @@ pub enum DecodeError {
         field: &'static str,
     },
     /// A relation between fields does not hold.
-    #[error("{0}")]
-    Rule(&'static str),
+    #[error(transparent)]
+    Rule(#[from] BodyRule),
+    /// The batch of a send is not acceptable.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+}
+
+/// A relation between the fields of a body that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BodyRule {
+    /// A TLV block has an odd number of fields.
+    #[error("a key without a value")]
+    KeyWithoutValue,
+    /// Two options have the same key, byte for byte.
+    #[error("an option key appears twice")]
+    OptionTwice,
+    /// A record of a list took no bytes, so the list would never end.
+    #[error("a list of records without length")]
+    EmptyRecord,
+    /// "All" stands beside other types in a snapshot request.
+    #[error("all snapshot types and others")]
+    AllTypesAndOthers,
+    /// The operation is rewritten before replication, or is none of the metadata plane.
+    #[error("the operation is not a metadata prepare")]
+    NotAMetadataPrepare,
 }

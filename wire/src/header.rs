@@ -60,6 +60,14 @@ macro_rules! accessors {
             )*
         }
 
+        impl $name {
+            // A request is shown by its client layout, so that of the routed one stays unused.
+            #[allow(dead_code)]
+            pub(crate) fn visit_fields(&self, visit: &mut $crate::FieldVisitor<'_>) {
+                $(visit(stringify!($field), &$crate::summary::Shown(self.$field()));)*
+            }
+        }
+
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($name))
@@ -80,6 +88,18 @@ macro_rules! header_basics {
 
         fn frame_mut(&mut self) -> &mut $crate::FramePrefix {
             &mut self.frame
+        }
+    };
+}
+
+/// Shows the operation byte among the fields of a header.
+macro_rules! visit_operation {
+    () => {
+        fn visit_enumerations(&self, visit: &mut $crate::FieldVisitor<'_>) {
+            match $crate::Operation::from_u8(self.operation) {
+                Some(operation) => visit("operation", &operation),
+                None => visit("operation", &format_args!("undefined({})", self.operation)),
+            }
         }
     };
 }
@@ -177,6 +197,11 @@ pub trait Header:
     /// The first rule the header breaks.
     fn validate(&self) -> Result<(), FieldError>;
 
+    /// The fields that are enumerations or flags, as words: name and value.
+    fn visit_enumerations(&self, visit: &mut crate::FieldVisitor<'_>) {
+        let _ = visit;
+    }
+
     /// The header as wire bytes.
     fn bytes(&self) -> &[u8; HEADER_SIZE] {
         const { assert!(size_of::<Self>() == HEADER_SIZE) };
@@ -251,6 +276,11 @@ macro_rules! prefix_fields {
                     self.$field = value.into();
                 }
             )*
+
+            pub(crate) fn visit_fields(&self, visit: &mut crate::FieldVisitor<'_>) {
+                visit("command", &self.command());
+                $(visit(stringify!($field), &crate::summary::Shown(self.$field()));)*
+            }
         }
     };
 }

@@ -41,6 +41,7 @@ mod decode;
 mod deframer;
 mod error;
 mod error_code;
+mod frame_ref;
 mod header;
 mod ids;
 mod manifest;
@@ -58,18 +59,21 @@ mod tlv;
 mod version;
 
 pub use batch::{
-    Batch, BatchBuilder, BatchError, BatchHeader, BatchQuery, BatchSelection, Batches, FrameHeader,
-    MessageFrame, SendMessages, SendMetadata, Verify, set_partition_id, stamp_batch,
+    Batch, BatchBuilder, BatchError, BatchFault, BatchHeader, BatchQuery, BatchSelection, Batches,
+    FrameHeader, MessageFrame, SendMessages, SendMetadata, Verify, set_partition_id, stamp_batch,
 };
 pub use buffer::FrameBuffer;
 pub use checksum::{body_seal, frame_seal, prepare_identity, seal, seal_is_valid, xxh3, xxh32};
 pub use client_code::ClientCode;
 pub use codec::{Codec, Counted, Cursor};
 pub use command::Command;
-pub use decode::{ReplicaFrame, Typed, decode_client, decode_handshake, decode_replica};
+pub use decode::{
+    ReplicaFrame, Typed, decode_client, decode_handshake, decode_header, decode_replica,
+};
 pub use deframer::{Deframer, LARGE_ALLOCATION_FIRST, SMALL_FRAME_SIZE_MAX, STAGING_SIZE};
-pub use error::{CloseReason, DecodeError, Disposition, FieldError, Refusal};
+pub use error::{BodyRule, CloseReason, DecodeError, Disposition, FieldError, Refusal};
 pub use error_code::ErrorCode;
+pub use frame_ref::FrameRef;
 pub use header::{
     CommitHeader, DoViewChangeHeader, EvictionHeader, EvictionReason, ForwardLogoutHeader,
     ForwardLogoutOutcome, ForwardLogoutResultHeader, ForwardRegisterHeader, ForwardRegisterOutcome,
@@ -97,6 +101,7 @@ pub use result::ResultSection;
 pub use suffix::{
     SUFFIX_ENTRIES_MAX, Suffix, SuffixBuilder, SuffixEntry, SuffixError, check_suffix_body_seal,
 };
+pub use summary::{CheckedPart, FieldVisitor, KeyNumbers, Summary, Verdict};
 pub use tlv::{
     OPTIONS_COUNT_MAX, OPTIONS_SIZE_MAX, Options, Options32, TlvBlock, TlvBuilder, TlvField,
     TlvKind, USER_HEADERS_SIZE_MAX,

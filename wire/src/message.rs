@@ -307,6 +307,6 @@ impl Eq for Message {}
 
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        crate::summary::write(self, f)
+        crate::summary::Summary::from(self).fmt(f)
     }
 }

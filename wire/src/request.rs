@@ -6,6 +6,7 @@
 
 mod client_request;
 mod consumer_groups;
+mod encode;
 mod login;
 mod messages;
 mod prepared;

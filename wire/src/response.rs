@@ -7,12 +7,14 @@
 //!
 //! [`Counted`]: crate::codec::Counted
 
+mod client_response;
 mod consumer_groups;
 mod messages;
 mod system;
 mod topics;
 mod users;
 
+pub use client_response::{ClientReply, ClientResponse};
 pub use consumer_groups::{
     ConsumerGroupDetails, ConsumerGroupMember, ConsumerGroupRecord, SyncReply,
 };

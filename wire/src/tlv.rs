@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::codec::{Codec, Cursor, write_length};
-use crate::error::DecodeError;
+use crate::error::{BodyRule, DecodeError};
 use crate::primitive::Bytes32;
 
 /// Largest block of options in bytes.
@@ -171,7 +171,7 @@ impl<'a> TlvBlock<'a> {
         while cursor.remaining() > 0 {
             TlvField::read(&mut cursor, "key")?;
             if cursor.remaining() == 0 {
-                return Err(DecodeError::Rule("a key without a value"));
+                return Err(BodyRule::KeyWithoutValue.into());
             }
             TlvField::read(&mut cursor, "value")?;
         }
@@ -244,7 +244,7 @@ impl<'a> Options<'a> {
             }
         }
         if options.has_duplicates() {
-            return Err(DecodeError::Rule("an option key appears twice"));
+            return Err(BodyRule::OptionTwice.into());
         }
         Ok(options)
     }

@@ -4,7 +4,7 @@
 //! metadata_length u32 | stream | topic | partitioning | messages_count u32 | batch
 //! ```
 
-use super::view::{Batch, BatchError, Verify};
+use super::view::{Batch, BatchError, BatchFault, Verify};
 use crate::codec::{Codec, Cursor, body, write_length};
 use crate::primitive::{Identifier, Partitioning};
 
@@ -47,11 +47,11 @@ impl<'a> SendMessages<'a> {
     pub fn decode_metadata(body: &'a [u8]) -> Result<(SendMetadata<'a>, usize), BatchError> {
         let mut cursor = Cursor::new(body);
         let Ok(metadata) = cursor.sub("metadata") else {
-            return Err(BatchError::Malformed("shorter than its metadata"));
+            return Err(BatchError::Malformed(BatchFault::ShorterThanMetadata));
         };
         match SendMetadata::decode_exact(metadata.rest()) {
             Ok(decoded) => Ok((decoded, body.len() - cursor.remaining())),
-            Err(_) => Err(BatchError::Malformed("metadata does not fill its length")),
+            Err(_) => Err(BatchError::Malformed(BatchFault::Metadata)),
         }
     }
 
@@ -65,15 +65,13 @@ impl<'a> SendMessages<'a> {
         let rest = body.get(batch_start..).unwrap_or_default();
         let (batch, surplus) = Batch::decode_prefix(rest, Verify::Checksums)?;
         if batch.message_count() == 0 {
-            return Err(BatchError::Malformed("a batch without messages"));
+            return Err(BatchError::Malformed(BatchFault::NoMessages));
         }
         if batch.message_count() != metadata.messages_count {
-            return Err(BatchError::Malformed(
-                "metadata counts other messages than the batch",
-            ));
+            return Err(BatchError::Malformed(BatchFault::MetadataCount));
         }
         if !surplus.is_empty() {
-            return Err(BatchError::Malformed("bytes behind the batch"));
+            return Err(BatchError::Malformed(BatchFault::Surplus));
         }
         Ok(Self {
             metadata,

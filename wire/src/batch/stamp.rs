@@ -3,7 +3,7 @@
 use zerocopy::FromBytes;
 
 use super::header::BatchHeader;
-use super::view::{Batch, BatchError, Verify};
+use super::view::{Batch, BatchError, BatchFault, Verify};
 
 /// Writes the partition id, as admission does. The stored batch checksum is set to 0 until
 /// stamping makes the final one.
@@ -44,6 +44,6 @@ pub fn stamp_batch(
 fn header_mut(batch: &mut [u8]) -> Result<&mut BatchHeader, BatchError> {
     match BatchHeader::mut_from_prefix(batch) {
         Ok((header, _)) => Ok(header),
-        Err(_) => Err(BatchError::Malformed("shorter than a batch header")),
+        Err(_) => Err(BatchError::Malformed(BatchFault::ShorterThanHeader)),
     }
 }

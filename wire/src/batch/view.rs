@@ -14,9 +14,9 @@ use crate::error_code::ErrorCode;
 /// Why bytes are not a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BatchError {
-    /// The layout is wrong; the reason in words.
+    /// The layout is wrong.
     #[error("malformed batch: {0}")]
-    Malformed(&'static str),
+    Malformed(BatchFault),
     /// A frame does not match its stored checksum.
     #[error("message at offset {offset}: stored {stored:016x}, computed {computed:016x}")]
     MessageChecksum {
@@ -35,6 +35,44 @@ pub enum BatchError {
         /// The recomputed checksum.
         computed: u64,
     },
+}
+
+/// A rule of layout that a batch or the body around it breaks (sections 12.4 and 12.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BatchFault {
+    /// Fewer than 256 bytes.
+    #[error("shorter than a batch header")]
+    ShorterThanHeader,
+    /// `batch_length` is below 256.
+    #[error("batch length below a header")]
+    LengthBelowHeader,
+    /// Bytes 52..256 of the batch header are not zero.
+    #[error("reserved header bytes are not zero")]
+    ReservedNotZero,
+    /// Fewer bytes than `batch_length` says.
+    #[error("shorter than its batch length")]
+    ShorterThanLength,
+    /// A frame overruns the batch or its reserved bytes are not zero.
+    #[error("a frame is malformed")]
+    Frame,
+    /// `message_count` is not the number of frames.
+    #[error("message count is not the number of frames")]
+    MessageCount,
+    /// Bytes follow where the buffer must be the batch.
+    #[error("bytes behind the batch")]
+    Surplus,
+    /// A SendMessages body ends before its metadata does.
+    #[error("shorter than its metadata")]
+    ShorterThanMetadata,
+    /// The metadata does not decode, or does not fill `metadata_length`.
+    #[error("metadata does not fill its length")]
+    Metadata,
+    /// A SendMessages request without messages.
+    #[error("a batch without messages")]
+    NoMessages,
+    /// `messages_count` of the metadata is not `message_count` of the batch.
+    #[error("metadata counts other messages than the batch")]
+    MetadataCount,
 }
 
 impl BatchError {
@@ -115,18 +153,18 @@ impl<'a> Batch<'a> {
     /// The first check of section 12.4 that fails.
     pub fn decode_prefix(bytes: &'a [u8], verify: Verify) -> Result<(Self, &'a [u8]), BatchError> {
         let Ok((header, _)) = BatchHeader::ref_from_prefix(bytes) else {
-            return Err(BatchError::Malformed("shorter than a batch header"));
+            return Err(BatchError::Malformed(BatchFault::ShorterThanHeader));
         };
         let length = header.batch_length();
         if length < BATCH_HEADER_SIZE as u64 {
-            return Err(BatchError::Malformed("batch length below a header"));
+            return Err(BatchError::Malformed(BatchFault::LengthBelowHeader));
         }
         if !header.reserved_is_zero() {
-            return Err(BatchError::Malformed("reserved header bytes are not zero"));
+            return Err(BatchError::Malformed(BatchFault::ReservedNotZero));
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let Some((bytes, rest)) = bytes.split_at_checked(length) else {
-            return Err(BatchError::Malformed("shorter than its batch length"));
+            return Err(BatchError::Malformed(BatchFault::ShorterThanLength));
         };
         let batch = Self { header, bytes };
         match verify {
@@ -144,7 +182,7 @@ impl<'a> Batch<'a> {
     pub fn decode(bytes: &'a [u8], verify: Verify) -> Result<Self, BatchError> {
         match Self::decode_prefix(bytes, verify)? {
             (batch, []) => Ok(batch),
-            _ => Err(BatchError::Malformed("bytes behind the batch")),
+            _ => Err(BatchError::Malformed(BatchFault::Surplus)),
         }
     }
 
@@ -188,12 +226,10 @@ impl<'a> Batch<'a> {
 
     fn check_end(&self, rest: &[u8], count: u64) -> Result<(), BatchError> {
         if !rest.is_empty() {
-            return Err(BatchError::Malformed("a frame is malformed"));
+            return Err(BatchError::Malformed(BatchFault::Frame));
         }
         if count != u64::from(self.header.message_count()) {
-            return Err(BatchError::Malformed(
-                "message count is not the number of frames",
-            ));
+            return Err(BatchError::Malformed(BatchFault::MessageCount));
         }
         Ok(())
     }

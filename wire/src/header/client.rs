@@ -55,6 +55,7 @@ impl Header for RequestHeader {
     const SEALED: bool = false;
 
     header_basics!();
+    visit_operation!();
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         check_operation(self.operation, 176)
@@ -131,6 +132,7 @@ impl Header for RoutedRequestHeader {
     const SEALED: bool = false;
 
     header_basics!();
+    visit_operation!();
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         check_operation(self.operation, 176)
@@ -228,6 +230,7 @@ impl Header for ReplyHeader {
     const SEALED: bool = false;
 
     header_basics!();
+    visit_operation!();
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         check_operation(self.operation, 208)
@@ -353,6 +356,14 @@ impl Header for EvictionHeader {
     const SEALED: bool = false;
 
     header_basics!();
+
+    fn visit_enumerations(&self, visit: &mut crate::FieldVisitor<'_>) {
+        let reason = EvictionReason::from_u8(self.reason);
+        visit(
+            "reason",
+            &format_args!("{:?}", crate::summary::Shown(reason)),
+        );
+    }
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         match EvictionReason::from_u8(self.reason) {

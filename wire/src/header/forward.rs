@@ -166,6 +166,11 @@ impl Header for ForwardRegisterResultHeader {
 
     header_basics!();
 
+    fn visit_enumerations(&self, visit: &mut crate::FieldVisitor<'_>) {
+        let outcome = crate::summary::Shown(self.outcome());
+        visit("outcome", &format_args!("{outcome:?}"));
+    }
+
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         match self.outcome() {
             Some(_) => Ok(()),
@@ -268,6 +273,11 @@ impl Header for ForwardLogoutResultHeader {
     const SEALED: bool = true;
 
     header_basics!();
+
+    fn visit_enumerations(&self, visit: &mut crate::FieldVisitor<'_>) {
+        let outcome = crate::summary::Shown(self.outcome());
+        visit("outcome", &format_args!("{outcome:?}"));
+    }
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         match self.outcome() {

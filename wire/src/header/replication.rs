@@ -137,6 +137,7 @@ impl Header for PrepareHeader {
     const SEALED: bool = false;
 
     header_basics!();
+    visit_operation!();
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         check_operation(self.operation, 208)
@@ -211,6 +212,7 @@ impl Header for PrepareOkHeader {
     const SEALED: bool = true;
 
     header_basics!();
+    visit_operation!();
 
     fn closed_sets(&self) -> Result<(), UndefinedByte> {
         check_operation(self.operation, 192)

@@ -103,6 +103,11 @@ impl Header for StateTransferTargetHeader {
 
     header_basics!();
 
+    fn visit_enumerations(&self, visit: &mut crate::FieldVisitor<'_>) {
+        visit("available", &self.available);
+        visit("unavailable_transient", &self.unavailable_transient);
+    }
+
     fn validate(&self) -> Result<(), FieldError> {
         self.validate_command()?;
         require(self.available <= 1, FieldError::AvailableNotBoolean)?;

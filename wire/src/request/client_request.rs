@@ -172,10 +172,7 @@ impl<'a> ClientRequest<'a> {
         use ClientCode as C;
         Ok(match code {
             C::PollMessages => Self::PollMessages(Codec::decode(body)?),
-            C::SendMessages => match SendMessages::decode(body) {
-                Ok(send) => Self::SendMessages(send),
-                Err(_) => return Err(DecodeError::Rule("the batch is not acceptable")),
-            },
+            C::SendMessages => Self::SendMessages(SendMessages::decode(body)?),
             C::FlushUnsavedBuffer => Self::FlushUnsavedBuffer(Codec::decode(body)?),
             C::GetPollRouting => Self::GetPollRouting(Codec::decode(body)?),
             C::PollMessagesOnPrimary => Self::PollMessagesOnPrimary(Codec::decode(body)?),

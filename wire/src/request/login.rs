@@ -60,6 +60,14 @@ impl<'a> Login<'a> {
         })
     }
 
+    /// The body as it was read, whatever its shape.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = self.version.encode();
+        body.extend_from_slice(self.rest);
+        body
+    }
+
     /// The rest as user and password (code 40). Try this shape first.
     ///
     /// # Errors

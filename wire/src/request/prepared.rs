@@ -12,7 +12,7 @@ use super::{
     UpdateStream, UpdateTopic, UpdateUser, UserRequest,
 };
 use crate::codec::Codec;
-use crate::error::DecodeError;
+use crate::error::{BodyRule, DecodeError};
 use crate::operation::Operation;
 
 /// A decoded metadata prepare body.
@@ -120,7 +120,7 @@ impl<'a> MetadataBody<'a> {
             | O::SendMessages
             | O::StoreConsumerOffset
             | O::DeleteConsumerOffset => {
-                return Err(DecodeError::Rule("the operation is not a metadata prepare"));
+                return Err(BodyRule::NotAMetadataPrepare.into());
             }
         })
     }

@@ -1,7 +1,7 @@
 //! Requests about the server itself: snapshot, options, clients, attached sessions.
 
 use crate::codec::{Codec, Cursor, body};
-use crate::error::DecodeError;
+use crate::error::{BodyRule, DecodeError};
 use crate::ids::ClientId;
 
 /// Compression of a diagnostic snapshot.
@@ -106,7 +106,7 @@ impl<'a> GetSnapshot<'a> {
             });
         }
         if types.len() > 1 && types.contains(&(SnapshotType::All as u8)) {
-            return Err(DecodeError::Rule("all snapshot types and others"));
+            return Err(BodyRule::AllTypesAndOthers.into());
         }
         if types.len() > usize::from(u8::MAX) {
             let length = types.len() as u64;

@@ -1,6 +1,14 @@
 //! Random bodies from templates, and random damage to them.
 #![allow(dead_code)] // Each test binary uses a part of this.
 
+/// Cases for each type in a differential test: `WIRE_ROUNDS`, or 1000.
+pub(crate) fn rounds() -> usize {
+    match std::env::var("WIRE_ROUNDS") {
+        Ok(text) => text.parse().expect("WIRE_ROUNDS is a number"),
+        Err(_) => 1_000,
+    }
+}
+
 /// A small seeded generator (xorshift).
 pub(crate) struct Generator(u64);
 
