@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::snapshot::SnapshotError;
 
-/// Free slots of the prepare log at which a checkpoint is due, unless the pipeline is deeper.
+/// Free slots that a checkpoint must leave for the pipeline, unless that is deeper.
 const CHECKPOINT_MARGIN_MIN: u64 = 64;
 
 /// The user that every replica creates for itself where it has no snapshot.
@@ -65,13 +65,18 @@ impl Limits {
         }
     }
 
-    /// Free slots of the prepare log at which a checkpoint is due.
-    pub(crate) fn checkpoint_margin(&self) -> u64 {
+    fn checkpoint_margin_min(&self) -> u64 {
         CHECKPOINT_MARGIN_MIN.max(self.prepare_queue_depth.into())
     }
 
+    /// Free slots of the prepare log at which a checkpoint is due. A quarter of the log, because
+    /// writes are refused while it is full: a slow disk needs that time for the snapshot.
+    pub(crate) fn checkpoint_margin(&self) -> u64 {
+        self.checkpoint_margin_min().max(self.journal_slots / 4)
+    }
+
     pub(super) fn validate(&self) -> Result<(), OpenError> {
-        if self.journal_slots < 4 * self.checkpoint_margin() {
+        if self.journal_slots < 4 * self.checkpoint_margin_min() {
             return Err(OpenError::Limit(
                 "journal_slots is below four times its margin",
             ));
