@@ -254,7 +254,7 @@ fn beside_idle(bench: &mut Criterion) {
             bencher.iter(|| {
                 cluster.commit(BATCH);
                 // At a million ops a second a tick of 10 ms comes once in 150 batches.
-                if cluster.number % (150 * BATCH) == 0 {
+                if cluster.number.is_multiple_of(150 * BATCH) {
                     host.tick();
                     host.hear(&beat);
                 }
