@@ -80,7 +80,7 @@ fn a_client_of_tls_is_turned_away_at_once() {
     raw.say(&[0x16, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3]);
     assert_eq!(raw.rest(), b"");
     assert!(
-        start.elapsed() < std::time::Duration::from_secs(1),
+        start.elapsed() < std::time::Duration::from_millis(1_900),
         "not after the budget"
     );
     running.wait_count(|counters| &counters.handshakes_failed, 1);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use biplane_wire::{Command, CommitHeader, Message, ReplicaId};
 use futures_rustls::rustls;
@@ -149,6 +150,15 @@ fn session_with(
     change: impl FnOnce(&mut ClientConfig),
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> Result<StreamOwned<ClientConnection, TcpStream>, String> {
+    let socket = TcpStream::connect(address).expect("the mesh listens");
+    session_over(socket, change, versions)
+}
+
+fn session_over(
+    socket: TcpStream,
+    change: impl FnOnce(&mut ClientConfig),
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Result<StreamOwned<ClientConnection, TcpStream>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions)
@@ -160,7 +170,6 @@ fn session_with(
     change(&mut config);
     let name = ServerName::IpAddress(OWN.into());
     let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-    let socket = TcpStream::connect(address).expect("the mesh listens");
     socket.set_read_timeout(Some(LIMIT)).expect("an option");
     let mut stream = StreamOwned::new(session, socket);
     while stream.conn.is_handshaking() {
@@ -216,6 +225,53 @@ fn one_side_with_tls_and_one_without_are_not_linked() {
         low.assert_quiet();
         high.assert_quiet();
     }
+}
+
+#[test]
+fn strangers_at_a_tls_port_are_gone_at_once_or_with_the_budget() {
+    let addresses = addresses();
+    let high = Running::secured(2, &addresses, keys(S1), self_signed());
+    let start = Instant::now();
+    let mut garbage = Raw::connect(addresses[2]);
+    garbage.say(&[0xff; 600]);
+    garbage.rest();
+    let mut huge = Raw::connect(addresses[2]);
+    // A record of the largest size that a length field can claim.
+    huge.say(&[&[0x16, 3, 1, 0xff, 0xff][..], &[1; 1000]].concat());
+    huge.rest();
+    assert!(start.elapsed() < Duration::from_millis(1_900), "at once");
+
+    let mut silent = Raw::connect(addresses[2]);
+    let mut half = Raw::connect(addresses[2]);
+    half.say(&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3]);
+    assert_eq!((silent.rest(), half.rest()), (Vec::new(), Vec::new()));
+    let took = start.elapsed();
+    assert!(
+        took > Duration::from_millis(1_900) && took < Duration::from_secs(8),
+        "{took:?}"
+    );
+    high.wait_count(|counters| &counters.handshakes_failed, 4);
+    high.assert_quiet();
+}
+
+/// The session takes most of the budget; what is left of it is for the frames.
+#[test]
+fn the_budget_is_one_for_tls_and_frames() {
+    let addresses = addresses();
+    let high = Running::secured(2, &addresses, keys(S1), self_signed());
+    let start = Instant::now();
+    let waits = |_: &mut ClientConfig| {};
+    let slow = TcpStream::connect(addresses[2]).expect("the mesh listens");
+    thread::sleep(Duration::from_millis(1_400));
+    let stream = session_over(slow, waits, &[&rustls::version::TLS13]);
+    let mut stream = stream.expect("a session");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let took = start.elapsed();
+    assert_eq!(answer, b"");
+    assert!(took < Duration::from_secs(3), "{took:?} of a budget of 2 s");
+    high.wait_count(|counters| &counters.handshakes_failed, 1);
+    high.assert_quiet();
 }
 
 /// A man in the middle: one TLS session with each side, and every byte passed on as it is.
