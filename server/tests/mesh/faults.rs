@@ -9,8 +9,8 @@ use crate::load::Load;
 use crate::nodes::{Nodes, SECRET, auth};
 use crate::support::{Random, seed, wait_until};
 
-/// Well above what an election takes with the timers of a test, on a busy machine, and above the 12 s
-/// that the client waits for a node that does not answer.
+/// Well above what an election takes with the timers of a test, on a busy machine, and above the
+/// 12 s that the client waits for a node that does not answer.
 const BACK_LIMIT: Duration = Duration::from_secs(30);
 
 /// The two other nodes.
