@@ -307,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_duplicate_has_the_old_link_probed() {
+        let registry = Registry::new(3);
+        let (link, _) = register(&registry, false).expect("no link yet");
+        socket::tune(&link.socket);
+        let probed_after = || {
+            let socket = socket2::SockRef::from(&link.socket);
+            assert!(socket.keepalive().expect("an option"));
+            socket.tcp_keepalive_time().expect("an option")
+        };
+        assert_eq!(probed_after(), Duration::from_secs(5));
+        assert!(register(&registry, false).is_none());
+        assert_eq!(probed_after(), Duration::from_secs(1));
+    }
+
+    #[test]
     fn ids_outside_the_roster_have_no_link() {
         let registry = Registry::new(3);
         let outside = registry.register(ReplicaId(3), 4, socket().0, true);

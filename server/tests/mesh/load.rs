@@ -27,15 +27,8 @@ const BATCH: u64 = 5;
 /// Producers that send until told to stop, one per partition.
 pub(crate) struct Load {
     pub(crate) ledger: Arc<Ledger>,
-    orders: Arc<Orders>,
+    stop: Arc<AtomicBool>,
     producers: Vec<JoinHandle<Result<(), String>>>,
-}
-
-/// What producers are told.
-#[derive(Debug, Default)]
-struct Orders {
-    stop: AtomicBool,
-    rest: AtomicBool,
 }
 
 impl Load {
@@ -55,30 +48,21 @@ impl Load {
             payload_max: 500,
         };
         let ledger = Arc::new(Ledger::new(plan, PARTITIONS));
-        let orders = Arc::new(Orders::default());
+        let stop = Arc::new(AtomicBool::new(false));
         let producers = (0..PARTITIONS)
             .map(|partition| {
                 let application = Application::new(addresses.to_vec(), partition as usize);
-                let (ledger, orders) = (Arc::clone(&ledger), Arc::clone(&orders));
-                tokio::spawn(produce(ledger, application, partition, orders, pause))
+                let (ledger, stop) = (Arc::clone(&ledger), Arc::clone(&stop));
+                tokio::spawn(produce(ledger, application, partition, stop, pause))
             })
             .collect();
         let load = Self {
             ledger,
-            orders,
+            stop,
             producers,
         };
         load.wait_served("service at the start").await;
         load
-    }
-
-    /// Lets the producers rest, or go on.
-    #[allow(
-        dead_code,
-        reason = "one of two programs that share this file needs it"
-    )]
-    pub(crate) fn rest(&self, rest: bool) {
-        self.orders.rest.store(rest, Ordering::Relaxed);
     }
 
     /// Batches acknowledged so far.
@@ -110,7 +94,7 @@ impl Load {
     /// Stops, and checks on every node that all that was acknowledged is there and in its place.
     /// `check_alive` panics when a node is not there any more.
     pub(crate) async fn finish(self, addresses: &[SocketAddr], mut check_alive: impl FnMut()) {
-        self.orders.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         for producer in self.producers {
             producer
                 .await
@@ -142,14 +126,10 @@ async fn produce(
     ledger: Arc<Ledger>,
     mut application: Application,
     partition: u32,
-    orders: Arc<Orders>,
+    stop: Arc<AtomicBool>,
     pause: Duration,
 ) -> Result<(), String> {
-    while !orders.stop.load(Ordering::Relaxed) {
-        if orders.rest.load(Ordering::Relaxed) {
-            sleep(Duration::from_millis(20)).await;
-            continue;
-        }
+    while !stop.load(Ordering::Relaxed) {
         let first = ledger.begin(partition, BATCH);
         let start = Instant::now();
         loop {

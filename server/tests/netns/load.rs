@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! served     waits until every partition has acknowledged some batches more; milliseconds
-//! rest, go   stops sending for a while, and goes on; "done"
 //! finish     stops, reads everything from each node itself, and compares; "intact"
 //! ```
 //!
@@ -47,10 +46,6 @@ async fn main() {
             Some("served") => {
                 let waited = load.wait_served("service").await;
                 say(&waited.as_millis().to_string());
-            }
-            Some(order @ ("rest" | "go")) => {
-                load.rest(order == "rest");
-                say("done");
             }
             Some("finish") => {
                 load.finish(&addresses, || {}).await;
