@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::options::BenchCommand;
+use crate::inspect::InspectArgs;
 
 /// Replicated message streaming, compatible with Apache Iggy clients and replicas.
 #[derive(Debug, Parser)]
@@ -25,6 +26,8 @@ pub enum Command {
     /// Put a load on a running cluster and measure it
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
+    /// Print the frames of a capture, one line each
+    Inspect(InspectArgs),
 }
 
 /// Arguments of `biplane dev`.

@@ -30,6 +30,7 @@ pub mod config;
 pub mod dev;
 mod diagnostics;
 mod file_disk;
+pub mod inspect;
 mod mailbox;
 pub mod node;
 pub mod observe;

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use biplane_server::cli::{Cli, Command};
-use biplane_server::{bench, dev, serve};
+use biplane_server::{bench, dev, inspect, serve};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Dev(args) => outcome(dev::run(&args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Bench(command) => outcome(bench::run(*command)),
     }
 }
