@@ -11,8 +11,8 @@
 //!
 //! A frame is a 256-byte header and a body (chapter 01 of the protocol specification). A
 //! [`FrameBuffer`] owns one and may change it; [`FrameBuffer::freeze`] turns it into a
-//! [`Message`], which is shared read-only. Headers are typed views in place; decoding copies
-//! and allocates nothing.
+//! [`Message`], which is shared read-only. A [`FrameRef`] borrows one from a receive buffer.
+//! Headers are typed views in place; decoding copies and allocates nothing.
 //!
 //! **What this crate does not do.** No protocol state, no time, no IO, no keyed hashes. It
 //! does not decide who may send what when; it says what the bytes mean and whether they hold
