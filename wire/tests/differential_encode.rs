@@ -162,7 +162,8 @@ same_bytes! {
         set_nonce nonce set_op op set_group group;
     request_state_transfers: sealed RequestStateTransferHeader = RequestStateTransferHeader
         RequestStateTransfer [] set_nonce nonce set_group group;
-    request_state_chunks: sealed RequestStateChunkHeader = RequestStateChunkHeader RequestStateChunk []
+    request_state_chunks: sealed RequestStateChunkHeader = RequestStateChunkHeader
+        RequestStateChunk []
         set_nonce nonce set_offset offset set_group group set_length len set_artifact artifact;
     state_chunks: sealed StateChunkHeader = StateChunkHeader StateChunk []
         set_nonce nonce set_offset offset set_group group set_artifact artifact;

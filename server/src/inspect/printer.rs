@@ -94,7 +94,8 @@ impl<W: Write> Printer<W> {
         // Writing to a string does not fail.
         let _ = summary.write_details(&mut details);
         self.write(format_args!(
-            "{place:<12} {:<21} replica {} view {:<3} {:<12} op {:<6} commit {:<6} {:>7} B  {}{}{}\n",
+            "{place:<12} {:<21} replica {} view {:<3} {:<12} op {:<6} commit {:<6} {:>7} B  \
+             {}{}{}\n",
             prefix.command().to_string(),
             prefix.replica(),
             prefix.view().to_string(),
