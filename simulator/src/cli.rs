@@ -41,7 +41,8 @@ simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
          [--set KEY=VALUE] [--shrink RUNS] [--keep-going] [--bundles DIR] [--smoke]
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
-  --profile P    calm net clock crash disk transfer churn purge correlated lite all (default all);
+  --profile P    calm net clock crash disk transfer churn purge upkeep
+                 correlated lite all (default all);
                  several separated by commas
   --runs K       seeds per profile, counting up from the first (default 1)
   --minutes M    stop after M minutes

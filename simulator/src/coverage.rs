@@ -57,7 +57,12 @@ fn promised(profile: Profile) -> &'static [&'static str] {
         Profile::Crash | Profile::Disk | Profile::Correlated => &["replicas readmitted"],
         Profile::Lite => &["replicas readmitted", "views started"],
         Profile::Transfer => &["transfers begun"],
-        Profile::Calm | Profile::Clock | Profile::Churn | Profile::Purge | Profile::All => &[],
+        Profile::Calm
+        | Profile::Clock
+        | Profile::Churn
+        | Profile::Purge
+        | Profile::Upkeep
+        | Profile::All => &[],
     }
 }
 

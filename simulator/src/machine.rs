@@ -76,6 +76,8 @@ pub enum PollFrom {
     Last,
     /// Behind the stored position.
     Next,
+    /// At the first batch of this broker time or later, in microseconds.
+    Timestamp(u64),
 }
 
 /// A poll.
@@ -211,6 +213,10 @@ pub struct GroupFacts {
     pub incarnation: u64,
     /// Purges that metadata has committed for it.
     pub purges: u64,
+    /// Segments up to this offset were deleted by request; 0 for none.
+    pub deleted_up_to: u64,
+    /// Whether old messages go by themselves.
+    pub expires: bool,
     /// View a replica starts in that never took part.
     pub first_view: View,
     /// Folder of its superblock.

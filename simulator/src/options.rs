@@ -34,6 +34,9 @@ pub enum Profile {
     Churn,
     /// Topics are purged, under a bad network and crashes.
     Purge,
+    /// Old messages go, topics are purged, positions come and go, under a bad network and
+    /// crashes.
+    Upkeep,
     /// Crashes that the promise of memory-only groups does not cover.
     Correlated,
     /// Three replicas of bare groups, loss, reordering, crashes: quick.
@@ -44,7 +47,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile with its name.
-    pub const NAMED: [(Self, &'static str); 11] = [
+    pub const NAMED: [(Self, &'static str); 12] = [
         (Self::Calm, "calm"),
         (Self::Net, "net"),
         (Self::Clock, "clock"),
@@ -53,6 +56,7 @@ impl Profile {
         (Self::Transfer, "transfer"),
         (Self::Churn, "churn"),
         (Self::Purge, "purge"),
+        (Self::Upkeep, "upkeep"),
         (Self::Correlated, "correlated"),
         (Self::Lite, "lite"),
         (Self::All, "all"),
@@ -150,6 +154,8 @@ pub struct Options {
     pub correlated: bool,
     /// Whether topics are purged.
     pub purge: bool,
+    /// Whether old messages go by age, by size and by request, and what that needs of topics.
+    pub upkeep: bool,
     /// Whether streams and topics come and go.
     pub churn: bool,
     /// Faults that are left out, by class and number.
@@ -211,7 +217,7 @@ impl Classes {
         };
         let crash = match profile {
             P::Crash | P::Correlated | P::Lite | P::Disk | P::Transfer => Always,
-            P::All | P::Churn | P::Purge => Perhaps,
+            P::All | P::Churn | P::Purge | P::Upkeep => Perhaps,
             _ => Never,
         };
         let disk = match profile {
@@ -286,6 +292,7 @@ impl Options {
             absence_mean: if classes.absence { 10 * SECOND } else { SECOND },
             correlated: profile == Profile::Correlated,
             purge: profile == Profile::Purge,
+            upkeep: profile == Profile::Upkeep,
             churn: profile == Profile::Churn,
             skip: BTreeSet::new(),
             mutation: None,
@@ -293,6 +300,10 @@ impl Options {
         };
         match profile {
             Profile::Calm => options.safety_min = 0,
+            Profile::Upkeep => {
+                options.purge = seed.is_multiple_of(2);
+                options.requests *= 2;
+            }
             Profile::Transfer => {
                 // Small logs are left behind soon, and one may be wiped only if others are many.
                 options.tiny_limits = true;

@@ -43,6 +43,7 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "tiny" => options.tiny_limits = truth()?,
         "churn" => options.churn = truth()?,
         "purge" => options.purge = truth()?,
+        "upkeep" => options.upkeep = truth()?,
         "correlated" => options.correlated = truth()?,
         "bare" => {
             options.machine = if truth()? {

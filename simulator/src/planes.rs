@@ -51,7 +51,12 @@ pub struct PlanesNode {
     partition_out: Vec<partition::Output>,
     known: BTreeMap<GroupId, topology::Known>,
     metadata_facts: GroupFacts,
+    /// What sizes of topics are divided by.
+    scale: u64,
 }
+
+/// With tiny limits the smallest segment of a topic, a mebibyte, becomes two kibibytes.
+const TINY_SCALE: u64 = 512;
 
 impl PlanesNode {
     /// Opens both planes from what the disk holds.
@@ -74,6 +79,7 @@ impl PlanesNode {
             partition_out: Vec::new(),
             known: BTreeMap::new(),
             metadata_facts: topology::metadata_facts(),
+            scale: if config.tiny_limits { TINY_SCALE } else { 1 },
         };
         node.open_partitions(disk);
         for peer in (0..config.replica_count).filter(|&peer| peer != config.replica) {

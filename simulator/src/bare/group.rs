@@ -162,6 +162,8 @@ impl BareGroup {
         GroupFacts {
             incarnation: 0,
             purges: 0,
+            deleted_up_to: 0,
+            expires: false,
             first_view: View(0),
             superblock,
             prepare_log,

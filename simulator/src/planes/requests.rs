@@ -4,12 +4,13 @@ use biplane_metadata_plane::io::{Input as MetadataInput, Outcome, Output as Meta
 use biplane_metadata_plane::io::{LogoutOutcome, RegisterOutcome};
 use biplane_metadata_plane::preflight::{self, Caller, Needs, Refusal, Supplied};
 use biplane_partition_plane::{
-    ConsumerKey, Input as PartitionInput, Output as PartitionOutput, PollQuery, Strategy,
-    concat_parts,
+    ConsumerKey, Input as PartitionInput, Output as PartitionOutput, PollQuery, SealedEnd,
+    Strategy, concat_parts,
 };
+use biplane_wire::request::{DeleteSegments, TruncatePartition};
 use biplane_wire::{
-    Checksum, ClientId, Command, ErrorCode, FrameBuffer, GroupId, HEADER_SIZE, Operation,
-    RequestHeader, RequestNumber, RoutedRequestHeader,
+    Checksum, ClientId, Codec as _, Command, ErrorCode, FrameBuffer, GroupId, HEADER_SIZE,
+    Operation, RequestHeader, RequestNumber, RoutedRequestHeader,
 };
 
 use super::{PlanesNode, ROOT};
@@ -103,6 +104,9 @@ impl PlanesNode {
             refuse(token, NOT_ACCEPTED, out);
             return;
         }
+        if request.operation == Operation::DeleteSegments {
+            return self.delete_segments(token, request, out);
+        }
         let caller = Caller {
             user_id: Some(self.user()),
             client: request.client,
@@ -120,6 +124,38 @@ impl PlanesNode {
             Err(refusal) => return refuse_preflight(token, &refusal, out),
         };
         let frame = self.routed(request, &body);
+        self.step_metadata(MetadataInput::Submit {
+            token,
+            request: frame,
+        });
+    }
+
+    /// The count of segments becomes an offset here, where the partition is.
+    fn delete_segments(&mut self, token: u64, request: &Request, out: &mut Vec<Effect>) {
+        let wanted = DeleteSegments::decode(&request.body).expect("encoded by a client here");
+        let streams = self.metadata.state().streams();
+        let found = streams.topic(&wanted.stream, &wanted.topic).ok();
+        let group = found
+            .and_then(|(stream, topic)| GroupId::partition(stream.id, topic.id, wanted.partition));
+        let end = group.map(|group| self.partitions.sealed_end(group, wanted.count));
+        let up_to_offset = match end {
+            Some(SealedEnd::UpTo(offset)) => offset,
+            Some(SealedEnd::Lagging | SealedEnd::Unknown) => {
+                return refuse(token, NOT_ACCEPTED, out);
+            }
+            Some(SealedEnd::Nothing) | None => 0,
+        };
+        let body = TruncatePartition {
+            stream: wanted.stream,
+            topic: wanted.topic,
+            partition: wanted.partition,
+            up_to_offset,
+        };
+        let body = body.encode();
+        let mut frame = self.routed(request, &body);
+        let mut header = *frame.header::<RoutedRequestHeader>();
+        header.set_operation(Operation::TruncatePartition);
+        frame.set_header(&header);
         self.step_metadata(MetadataInput::Submit {
             token,
             request: frame,
@@ -166,6 +202,7 @@ impl PlanesNode {
                 PollFrom::First => Strategy::First,
                 PollFrom::Last => Strategy::Last,
                 PollFrom::Next => Strategy::Next,
+                PollFrom::Timestamp(at) => Strategy::Timestamp(at),
             },
             count: call.count,
             auto_commit: call.auto_commit,

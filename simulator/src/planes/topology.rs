@@ -41,7 +41,7 @@ impl PlanesNode {
     }
 
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool, disk: &dyn DiskView) {
-        let spec = group_spec(spec, is_new);
+        let spec = self.group_spec(spec, is_new);
         self.partitions
             .open_group(spec, disk, &mut self.partition_out);
     }
@@ -75,7 +75,8 @@ impl PlanesNode {
         let specs: Vec<PartitionSpec> =
             self.metadata.state().topology().filter(concerned).collect();
         for spec in specs {
-            self.step_partitions(Input::UpdateGroup(group_spec(&spec, false)));
+            let spec = self.group_spec(&spec, false);
+            self.step_partitions(Input::UpdateGroup(spec));
         }
     }
 
@@ -148,6 +149,8 @@ pub(super) fn metadata_facts() -> GroupFacts {
     GroupFacts {
         incarnation: 0,
         purges: 0,
+        deleted_up_to: 0,
+        expires: false,
         first_view: View(0),
         superblock: path("metadata"),
         prepare_log: Some((path("metadata/journal.wal"), 0)),
@@ -163,37 +166,47 @@ fn facts_of(spec: &PartitionSpec) -> Option<GroupFacts> {
     Some(GroupFacts {
         incarnation: revision,
         purges: spec.purge_generation,
+        deleted_up_to: spec.deleted_up_to_offset,
+        expires: spec.settings.message_expiry != u64::MAX
+            || spec.settings.max_topic_size != u64::MAX,
         first_view: spec.created_view,
         superblock: DiskPath::new(&dir).ok()?,
         prepare_log: Some((log, 8)),
     })
 }
 
-fn group_spec(spec: &PartitionSpec, is_new: bool) -> GroupSpec {
-    GroupSpec {
-        group: spec.group,
-        created_revision: spec.created_revision,
-        created_view: spec.created_view,
-        is_new,
-        options: topic_options(&spec.settings, spec.partitions_count),
-        purge_generation: spec.purge_generation,
-        deleted_up_to: spec.deleted_up_to_offset,
+impl PlanesNode {
+    fn group_spec(&self, spec: &PartitionSpec, is_new: bool) -> GroupSpec {
+        GroupSpec {
+            group: spec.group,
+            created_revision: spec.created_revision,
+            created_view: spec.created_view,
+            is_new,
+            options: topic_options(&spec.settings, spec.partitions_count, self.scale),
+            purge_generation: spec.purge_generation,
+            deleted_up_to: spec.deleted_up_to_offset,
+        }
     }
 }
 
-fn topic_options(settings: &TopicSettings, partitions_count: u32) -> TopicOptions {
+/// Sizes are divided by `scale`: the smallest segment a topic may have would never fill here.
+fn topic_options(settings: &TopicSettings, partitions_count: u32, scale: u64) -> TopicOptions {
     let policy = |durability| match durability {
         TopicDurability::Replicated => DurabilityPolicy::Replicated,
         TopicDurability::Persisted => DurabilityPolicy::Persisted,
+    };
+    let max_topic_size = match settings.max_topic_size {
+        u64::MAX => u64::MAX,
+        size => size / scale,
     };
     TopicOptions {
         durability: policy(settings.durability),
         consumer_offset_durability: policy(settings.consumer_offset_durability),
         messages_required_to_save: settings.messages_required_to_save,
         size_of_messages_required_to_save: settings.size_of_messages_required_to_save,
-        segment_size: settings.segment_size,
+        segment_size: settings.segment_size / scale,
         message_expiry: settings.message_expiry,
-        max_topic_size: settings.max_topic_size,
+        max_topic_size,
         partitions_count,
     }
 }

@@ -5,12 +5,13 @@
 //! may be stale: that is part of the load.
 
 use biplane_wire::request::{
-    CreateStream, CreateTopic, PartitionsRequest, StoreConsumerOffset, StreamRequest, TopicRequest,
+    CreateStream, CreateTopic, DeleteConsumerOffset, DeleteSegments, PartitionsRequest,
+    StoreConsumerOffset, StreamRequest, TopicRequest,
 };
 use biplane_wire::{
     AckLevel, BatchBuilder, ClientId, Codec as _, Consumer, ConsumerKind, GroupId, Identifier,
     Name, Operation, OptionalPartition, Options as TlvOptions, PartitionKey, Partitioning,
-    SendMessages, SendMetadata, TlvBuilder, TlvKind,
+    SendMessages, SendMetadata, TlvBuilder, TlvKind, Verify, response::PolledMessages,
 };
 
 use super::{Step, Workload, client_id};
@@ -39,8 +40,14 @@ pub struct PlanesWorkload {
     partitions: u32,
     churn: bool,
     purge: bool,
+    upkeep: bool,
     names: u64,
+    /// Broker times of batches that were read.
+    times: Vec<u64>,
 }
+
+/// Times of read batches that are remembered.
+const TIMES: usize = 8;
 
 impl PlanesWorkload {
     /// The workload of the client with this number.
@@ -57,6 +64,8 @@ impl PlanesWorkload {
             partitions: options.partitions,
             churn: options.churn,
             purge: options.purge,
+            upkeep: options.upkeep,
+            times: Vec::new(),
             names: u64::from(index) << 32,
         }
     }
@@ -123,6 +132,17 @@ impl PlanesWorkload {
             let bytes = count.to_le_bytes();
             options.option("messages_required_to_save", TlvKind::U32, &bytes);
         }
+        if self.upkeep {
+            options.option("segment_size", TlvKind::U64, &(1u64 << 20).to_le_bytes());
+            if prng.chance(300_000) {
+                let expiry = prng.between(1_000_000, 10_000_000).to_le_bytes();
+                options.option("message_expiry", TlvKind::U64, &expiry);
+            }
+            if prng.chance(300_000) {
+                let size = (prng.between(1, 8) << 20).to_le_bytes();
+                options.option("max_topic_size", TlvKind::U64, &size);
+            }
+        }
         let options = options.into_bytes();
         let body = CreateTopic {
             stream: Identifier::Numeric(stream),
@@ -168,10 +188,56 @@ impl PlanesWorkload {
             topic: Identifier::Numeric(key.topic),
             partition: OptionalPartition(Some(key.partition)),
             offset: prng.below(1 + self.message * 2),
-            ack: AckLevel::Quorum,
+            ack: self.ack(prng),
         };
         let body = body.encode();
         self.request(group_of(key), Operation::StoreConsumerOffset, body)
+    }
+
+    fn ack(&self, prng: &mut Prng) -> AckLevel {
+        match self.upkeep && prng.chance(500_000) {
+            true => AckLevel::NoAck,
+            false => AckLevel::Quorum,
+        }
+    }
+
+    fn forget(&mut self, key: PartitionKey, prng: &mut Prng) -> Call {
+        let body = DeleteConsumerOffset {
+            consumer: Consumer {
+                kind: ConsumerKind::Consumer,
+                id: Identifier::Numeric(1 + prng.below(3) as u32),
+            },
+            stream: Identifier::Numeric(key.stream),
+            topic: Identifier::Numeric(key.topic),
+            partition: OptionalPartition(Some(key.partition)),
+            ack: self.ack(prng),
+        };
+        let body = body.encode();
+        self.request(group_of(key), Operation::DeleteConsumerOffset, body)
+    }
+
+    fn delete_segments(&mut self, key: PartitionKey, prng: &mut Prng) -> Call {
+        let body = DeleteSegments {
+            stream: Identifier::Numeric(key.stream),
+            topic: Identifier::Numeric(key.topic),
+            partition: key.partition,
+            count: prng.between(1, 3) as u32,
+        };
+        let body = body.encode();
+        self.metadata(Operation::DeleteSegments, body)
+    }
+
+    /// What only runs with upkeep ask for.
+    fn tend(&mut self, key: PartitionKey, prng: &mut Prng) -> Call {
+        match prng.below(4) {
+            0 => self.delete_segments(key, prng),
+            1 => {
+                let known = prng.pick(&self.times).copied();
+                let from = PollFrom::Timestamp(known.unwrap_or(0) + prng.below(2));
+                self.poll_from(key, from, prng)
+            }
+            _ => self.forget(key, prng),
+        }
     }
 
     fn poll(&self, key: PartitionKey, prng: &mut Prng) -> Call {
@@ -181,6 +247,10 @@ impl PlanesWorkload {
             2 => PollFrom::Last,
             _ => PollFrom::Next,
         };
+        self.poll_from(key, from, prng)
+    }
+
+    fn poll_from(&self, key: PartitionKey, from: PollFrom, prng: &mut Prng) -> Call {
         let query = PollCall {
             consumer: 1 + prng.below(3) as u32,
             from,
@@ -264,6 +334,9 @@ impl Workload for PlanesWorkload {
             self.directory_at = None;
             return self.administer(prng);
         };
+        if self.upkeep && prng.chance(100_000) {
+            return self.tend(key, prng);
+        }
         let administer = if self.churn || self.purge { 15 } else { 3 };
         match prng.weighted(&[60, 10, 25, administer]) {
             0 => self.send(key, prng),
@@ -277,6 +350,9 @@ impl Workload for PlanesWorkload {
     }
 
     fn outcome(&mut self, call: &Call, answer: &Answer) -> Step {
+        if let (Answer::Polled { status: 0, body }, true) = (answer, self.upkeep) {
+            self.remember_time(body);
+        }
         match answer {
             Answer::Registered { session, .. } => {
                 self.session = Some(*session);
@@ -308,6 +384,19 @@ impl Workload for PlanesWorkload {
 }
 
 impl PlanesWorkload {
+    fn remember_time(&mut self, body: &[u8]) {
+        let Ok(answer) = PolledMessages::decode(body) else {
+            return;
+        };
+        let Some(Ok(batch)) = answer.batches(Verify::Layout).next() else {
+            return;
+        };
+        if self.times.len() == TIMES {
+            self.times.remove(0);
+        }
+        self.times.push(batch.header().base_timestamp());
+    }
+
     /// Whether the group exists as far as this client can tell; it cannot when topics come and
     /// go.
     fn knows(&self, group: GroupId) -> bool {

@@ -103,12 +103,30 @@ impl World {
             return;
         };
         let next = self.audit.next;
+        let machine = self.nodes[usize::from(node)].machine.as_ref();
+        let facts = machine.and_then(|machine| machine.facts(key.group));
+        // The oldest messages may be gone for good reason.
+        let (up_to, expires) = facts.map_or((0, false), |it| (it.deleted_up_to, it.expires));
+        let may_begin = |first: u64| {
+            first == next || first > next && (expires || up_to > 0 && first <= up_to + 1)
+        };
         let found = match answer {
             Answer::Polled { status: 0, body } => offsets(body),
             _ => None,
         };
         match found {
-            Some((first, last)) if first == next => {
+            None if may_begin(
+                self.oracles
+                    .messages
+                    .partition(key)
+                    .map_or(0, |it| it.owed()),
+            ) =>
+            {
+                self.audit.todo.pop();
+                self.audit.next = 0;
+                self.audit_step();
+            }
+            Some((first, last)) if may_begin(first) => {
                 self.counters.add("runs of messages read at the end", 1);
                 self.audit.next = last + 1;
                 self.audit_step();
