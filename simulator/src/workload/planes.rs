@@ -313,6 +313,10 @@ impl PlanesWorkload {
     }
 }
 
+fn is_delete_segments(call: &Call) -> bool {
+    matches!(call, Call::Request { operation, .. } if *operation == Operation::DeleteSegments)
+}
+
 fn group_of(key: PartitionKey) -> GroupId {
     GroupId::partition(key.stream, key.topic, key.partition).expect("small ids")
 }
@@ -374,6 +378,9 @@ impl Workload for PlanesWorkload {
                 // The partition may be gone for good.
                 Step::Done
             }
+            // Where the metadata group is led, the partition may be followed and have nothing
+            // sealed: that node will not do it however often it is asked.
+            Answer::Transient { maybe: false, .. } if is_delete_segments(call) => Step::Done,
             Answer::Transient { .. } => {
                 self.directory_at = None;
                 Step::Retry
