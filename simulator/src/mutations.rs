@@ -55,10 +55,8 @@ pub struct Expectation {
     pub found_by: &'static [&'static str],
     /// In runs of this profile.
     pub profile: Profile,
-    /// With bare groups whatever the profile has otherwise.
-    pub bare: bool,
-    /// With this many replicas.
-    pub replicas: u8,
+    /// With these options set by hand.
+    pub settings: &'static [&'static str],
     /// Within this many seeds.
     pub seeds: u64,
 }

@@ -1,7 +1,7 @@
 //! Every deliberate bug is found by the oracle that should find it, within its budget of seeds.
 
 use biplane_simulator::mutations::{Expectation, MUTATIONS};
-use biplane_simulator::{Outcome, Profile, Verdict};
+use biplane_simulator::{Outcome, Verdict};
 
 fn objection(outcome: &Outcome) -> Option<String> {
     match &outcome.verdict {
@@ -13,14 +13,8 @@ fn objection(outcome: &Outcome) -> Option<String> {
 }
 
 fn find(expected: &Expectation) -> Result<u64, String> {
-    let settings = [
-        format!("mutation={}", expected.name),
-        format!("replicas={}", expected.replicas),
-        format!(
-            "bare={}",
-            expected.bare || expected.profile == Profile::Lite
-        ),
-    ];
+    let mut settings = vec![format!("mutation={}", expected.name)];
+    settings.extend(expected.settings.iter().map(|it| (*it).to_owned()));
     let mut others = Vec::new();
     for seed in 1..=expected.seeds {
         let outcome = biplane_simulator::run(seed, expected.profile, &settings, false)

@@ -8,8 +8,7 @@ const fn known(
     name: &'static str,
     found_by: &'static [&'static str],
     profile: Profile,
-    bare: bool,
-    replicas: u8,
+    settings: &'static [&'static str],
     seeds: u64,
 ) -> Expectation {
     Expectation {
@@ -17,8 +16,7 @@ const fn known(
         name,
         found_by,
         profile,
-        bare,
-        replicas,
+        settings,
         seeds,
     }
 }
@@ -30,8 +28,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "sync-is-ignored",
         &["O4", "O10"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         10,
     ),
     known(
@@ -39,8 +36,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "superblock-is-not-written",
         &["O3", "O10"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         20,
     ),
     known(
@@ -48,8 +44,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "vote-counts-twice",
         &["O4", "O1"],
         Profile::Net,
-        false,
-        5,
+        &["replicas=5"],
         20,
     ),
     known(
@@ -57,8 +52,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "answer-before-commit",
         &["O5"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         10,
     ),
     known(
@@ -66,8 +60,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "restart-forgets-the-disk",
         &["O1", "O3", "O5", "O10", "panic"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         20,
     ),
     known(
@@ -75,8 +68,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "commit-above-head",
         &["O4", "O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         20,
     ),
     known(
@@ -84,8 +76,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "no-election",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         20,
     ),
     known(
@@ -93,8 +84,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "poll-drops-a-message",
         &["O7"],
         Profile::Calm,
-        false,
-        3,
+        &["replicas=3"],
         10,
     ),
     known(
@@ -102,8 +92,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "replication-quorum-low",
         &["O4"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -111,8 +100,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "view-change-quorum-low",
         &["O1", "O3"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -120,8 +108,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "nack-quorum-low",
         &["O1", "O5", "O11"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -129,8 +116,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "held-before-sync",
         &["O4", "O10"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -138,8 +124,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "damaged-is-denied",
         &["O1", "O5"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -147,8 +132,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "log-view-at-merge",
         &["O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -156,8 +140,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "log-view-before-bodies",
         &["O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -165,8 +148,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "view-before-record",
         &["O3"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -174,8 +156,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "longest-log-wins",
         &["O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -183,8 +164,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "recovering-votes",
         &["O1", "O5"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -192,8 +172,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "parent-unchecked",
         &["O1", "O2", "panic"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -201,8 +180,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "repair-unchecked",
         &["O1", "O12"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -210,8 +188,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "suspect-applied",
         &["O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -219,8 +196,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "elect-without-bodies",
         &["panic"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -228,8 +204,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "view-adopted-again",
         &["O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -237,8 +212,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "adopts-below-commit",
         &["panic", "O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -246,8 +220,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "suffix-forgotten",
         &["O1", "panic"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -255,8 +228,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "timestamp-unordered",
         &["O2"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -264,8 +236,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "no-retransmission",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -273,8 +244,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "no-heartbeat",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -282,8 +252,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "gap-unreported",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -291,8 +260,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "leftovers-stay",
         &["panic", "O1"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -300,8 +268,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "writing-is-present",
         &["O1", "liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -309,8 +276,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "cut-takes-what-it-keeps",
         &["O10"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -318,8 +284,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "fetched-is-own",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -327,8 +292,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "refuted-is-certain",
         &["panic"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -336,8 +300,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "no-persist-retry",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -345,8 +308,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "stale-acknowledgement",
         &["O4"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -354,8 +316,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "name-is-no-denial",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
     known(
@@ -363,8 +324,7 @@ pub const MUTATIONS: &[Expectation] = &[
         "no-view-probe",
         &["liveness"],
         Profile::Lite,
-        false,
-        3,
+        &["replicas=3"],
         300,
     ),
 ];

@@ -43,32 +43,54 @@ impl Replica {
             return None;
         }
         let suffix = self.missing_of_suffix();
-        if let Some(from) = self.first_missing(self.commit_min.next(), self.commit_max) {
-            let to = if suffix.is_some() {
-                self.op_head
+        let gap = self.missing_between(self.commit_min.next(), self.commit_max);
+        if let Some((from, to)) = gap {
+            let to = if suffix.is_some() && to == self.commit_max {
+                to.max(self.op_head)
             } else {
-                self.commit_max
+                to
             };
-            return Some(need(NeedKind::Gap, from, to.max(self.commit_max)));
+            return Some(need(NeedKind::Gap, from, to));
         }
         suffix.map(|from| need(NeedKind::Suffix, from, self.op_head))
     }
 
-    /// The first op of a range that a peer has to send. What a peer sent already and only waits
-    /// for proof is not asked for again.
-    fn first_missing(&self, from: Op, to: Op) -> Option<Op> {
-        let is_here = |op| {
-            let held = self.log.held(op);
-            held.is_some_and(|held| matches!(held.trust, Trust::Verified | Trust::Offered))
-        };
-        let mut op = from;
+    /// What a peer sent already and only waits for proof is not asked for again.
+    fn is_here(&self, op: Op) -> bool {
+        let held = self.log.held(op);
+        held.is_some_and(|held| matches!(held.trust, Trust::Verified | Trust::Offered))
+    }
+
+    /// The ops of a range that a peer has to send next.
+    ///
+    /// Where a leftover stands, a peer's word against it decides nothing; the chain from above
+    /// does. So holes come first, wherever they are, and then the leftovers from the top down,
+    /// each as soon as the prepare above it is certain. To ask for the lowest leftover first
+    /// would bring a chunk that is refused, again and again, if there are more of them than a
+    /// chunk has room for.
+    fn missing_between(&self, from: Op, to: Op) -> Option<(Op, Op)> {
+        let mut first = from;
+        while first <= to && self.is_here(first) {
+            first = first.next();
+        }
+        if first > to {
+            return None;
+        }
+        let mut hole = first;
+        while hole <= to && self.log.held(hole).is_some() {
+            hole = hole.next();
+        }
+        if hole <= to {
+            return Some((hole, to));
+        }
+        let mut op = first;
         while op <= to {
-            if !is_here(op) {
-                return Some(op);
+            if !self.is_here(op) && self.certain_above(op).is_some() {
+                return Some((op, op));
             }
             op = op.next();
         }
-        None
+        Some((first, to))
     }
 
     /// The lowest op above the commit point that the adopted log names and that is not here.
@@ -81,8 +103,8 @@ impl Replica {
     }
 
     fn need_of_elect(&self, elect: &Elect) -> Option<RepairNeed> {
-        let to = elect.merged.head;
-        let from = self.first_missing(elect.covered.max(self.commit_min).next(), to)?;
+        let low = elect.covered.max(self.commit_min).next();
+        let (from, to) = self.missing_between(low, elect.merged.head)?;
         let sources = self.elect_sources(from);
         Some(RepairNeed {
             kind: NeedKind::Elect,
