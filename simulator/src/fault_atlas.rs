@@ -43,7 +43,7 @@ pub(crate) fn pick(world: &mut World, node: u8) -> Option<(DiskPath, u64)> {
     files.retain(|(path, len, _)| may_rot(path) && *len > 0);
     let (path, len, _) = world.fault_prng.pick(&files)?.clone();
     // Damage of the last record cannot be told from a torn tail by any reader of this format.
-    let exposed = len.saturating_sub(STRIPE);
+    let exposed = len.saturating_sub(world.options.rot_spares);
     for _ in 0..16 {
         let position = world.fault_prng.below(exposed);
         if exposed > 0 && owns(seed, replicas, node, &path, position) {

@@ -18,7 +18,7 @@ use crate::options::Profile;
 
 mod table;
 
-pub use table::MUTATIONS;
+pub use table::{MUTATIONS, SURVIVORS};
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +65,12 @@ impl Mutation {
     /// The mutation of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        let found = MUTATIONS.iter().find(|known| known.name == name)?;
-        Some(found.mutation)
+        let known = MUTATIONS.iter().map(|known| (known.mutation, known.name));
+        let survivors = SURVIVORS
+            .iter()
+            .map(|&(mutation, known, _)| (mutation, known));
+        let mut all = known.chain(survivors);
+        Some(all.find(|(_, known)| *known == name)?.0)
     }
 
     /// Makes the cores of this thread as wrong as a run with this mutation, or none, needs them.

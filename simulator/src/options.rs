@@ -144,6 +144,9 @@ pub struct Options {
     pub network: NetworkOptions,
     /// The disks.
     pub disk: DiskOptions,
+    /// Bytes at the end of a log that do not go bad, at least the last record: a torn tail and
+    /// damage look alike there.
+    pub rot_spares: u64,
     /// How wrong clocks are; zero for honest ones.
     pub clock_severity: u32,
     /// Faults.
@@ -283,6 +286,7 @@ impl Options {
             tiny_limits: prng.chance(500_000),
             network,
             disk,
+            rot_spares: 16 * crate::disk::SECTOR,
             clock_severity: if classes.clock {
                 prng.between(1, 4) as u32
             } else {

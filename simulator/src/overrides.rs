@@ -87,6 +87,7 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "clog" => options.faults.clog = mean()?,
         "reset" => options.faults.reset = mean()?,
         "rot" => options.faults.rot = mean()?,
+        "rotspares" => options.rot_spares = number()?,
         "wipe" => options.faults.wipe = mean()?,
         "stop" => options.faults.stop = mean()?,
         _ => return Err(format!("unknown setting {key}")),

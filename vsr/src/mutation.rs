@@ -45,6 +45,8 @@ mod switch {
         HeldBeforeSync,
         /// An entry that cannot be read is denied in a vote.
         DamagedIsDenied,
+        /// An entry that cannot be read is taken for one that never was.
+        DamagedIsForgotten,
         /// An elect takes on the log view when the votes are merged, not when it has the log.
         LogViewAtMerge,
         /// A backup records the log view of an adopted log before it has the bodies.

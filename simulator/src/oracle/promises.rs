@@ -314,7 +314,10 @@ impl Promises {
                         .log()
                         .header(op)
                         .map(|header| header.frame.checksum());
-                    replica.commit_min() >= op
+                    // What was applied is what the cluster committed, and that may be another
+                    // prepare than the one that was acknowledged in a view before.
+                    let is_applied = replica.commit_min() >= op;
+                    is_applied && held.is_none_or(|held| held == identity)
                         || held == Some(identity) && replica.log().is_durable(op)
                 });
             }

@@ -312,6 +312,7 @@ fn load(config: &Config, boot: &Boot) -> Result<Log, OpenError> {
         }
         previous = Some(op);
         match entry {
+            LogEntry::Damaged(_) if mutated!(DamagedIsForgotten) => {}
             LogEntry::Damaged(op) => log.insert_damaged(*op),
             LogEntry::Intact(message) => log.insert(Held {
                 message: message.clone(),
