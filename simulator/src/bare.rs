@@ -98,6 +98,7 @@ impl BareNode {
                 request,
                 operation,
                 body,
+                ..
             } => {
                 let Some(found) = self.groups.get_mut(&group) else {
                     let answer = Answer::Transient {
@@ -110,12 +111,10 @@ impl BareNode {
                 let header = group::routed(group, client, session, request, operation, &body);
                 found.submit(token, header, wall_micros, out);
             }
-            Call::Register { .. } | Call::Logout { .. } | Call::Poll { .. } | Call::Directory => {
-                out.push(Effect::Answer {
-                    token,
-                    answer: Answer::Refused(3),
-                });
-            }
+            _ => out.push(Effect::Answer {
+                token,
+                answer: Answer::Refused(3),
+            }),
         }
     }
 }

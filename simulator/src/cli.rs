@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use crate::coverage::Counters;
 use crate::options::Profile;
-use crate::report;
 use crate::world::{Outcome, Verdict};
 
 /// Exit code of a misuse or of a fault of the simulator itself.
@@ -31,6 +30,10 @@ pub struct Arguments {
     pub bundles: Option<String>,
     /// Make failing runs smaller, with this many more runs.
     pub shrink: Option<u64>,
+    /// Run this plan instead of drawn seeds.
+    pub plan: Option<String>,
+    /// Check this recorded history instead of running anything.
+    pub history: Option<String>,
     /// Options set by hand, `key=value`.
     pub settings: Vec<String>,
 }
@@ -38,7 +41,10 @@ pub struct Arguments {
 /// How to call the program.
 pub const USAGE: &str = "\
 simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
-         [--set KEY=VALUE] [--shrink RUNS] [--keep-going] [--bundles DIR] [--smoke]
+         [--set KEY=VALUE] [--shrink RUNS] [--keep-going] [--bundles DIR] [--no-bundles]
+         [--smoke]
+simulate --plan FILE [--log]
+simulate --check-history FILE
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
   --profile P    calm net clock crash disk transfer churn purge upkeep
@@ -49,9 +55,15 @@ simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
   --twice        run each seed twice and compare the trace hashes
   --log          print what happened, event by event
   --keep-going   do not stop at the first failure
-  --bundles DIR  write what helps to understand a failed run to DIR
+  --bundles DIR  where a failed run leaves its bundle (default target/simulator): verdict, plan,
+                 shrunk plan, timeline, history of the clients, the command that repeats it
+  --no-bundles   leave none
   --set K=V      override one option, e.g. replicas=3; may be repeated
-  --shrink RUNS  make each failing run smaller, with at most so many more runs
+  --shrink RUNS  make each failing run smaller, with at most so many more runs (default 120)
+  --plan FILE    run a plan and say whether it still ends as it says
+  --check-history FILE
+                 look for an order that explains a recorded history, one line of JSON per call
+                 and return
   --smoke        the fixed set of every change: a few seeds of each profile
 
 Exit codes: 0 passed, 1 safety, 2 liveness, 3 panic, 4 vacuous, 5 misuse or own fault.
@@ -72,8 +84,10 @@ impl Arguments {
             twice: false,
             log: false,
             keep_going: false,
-            bundles: None,
+            bundles: Some(BUNDLES.to_owned()),
             shrink: None,
+            plan: None,
+            history: None,
             settings: Vec::new(),
         };
         let mut words = words;
@@ -85,6 +99,9 @@ impl Arguments {
                 "--runs" => arguments.runs = parse_number(&value()?)?,
                 "--minutes" => arguments.minutes = Some(parse_number(&value()?)?),
                 "--bundles" => arguments.bundles = Some(value()?),
+                "--no-bundles" => arguments.bundles = None,
+                "--plan" => arguments.plan = Some(value()?),
+                "--check-history" => arguments.history = Some(value()?),
                 "--shrink" => arguments.shrink = Some(parse_number(&value()?)?),
                 "--set" => arguments.settings.push(value()?),
                 "--twice" => arguments.twice = true,
@@ -100,6 +117,9 @@ impl Arguments {
         Ok(arguments)
     }
 }
+
+/// Where bundles go.
+const BUNDLES: &str = "target/simulator";
 
 /// Profiles of the smoke run.
 const SMOKE: [Profile; 2] = [Profile::Calm, Profile::Lite];
@@ -201,12 +221,37 @@ pub fn run_seed(arguments: &Arguments, seed: u64, profile: Profile) -> Result<Ou
     Ok(outcome)
 }
 
-/// The bundle of a failed run: it is run again with its log kept.
+/// Where a sweep stands, on one line: seeds done, virtual time, how fast, which marks were reached.
 #[must_use]
-pub fn failure_bundle(outcome: &Outcome) -> String {
-    let again = crate::World::new(outcome.options.clone(), true).run();
-    report::bundle(&again)
+pub fn progress(tally: &Tally, profile: Profile, runs: u64, seconds: f64) -> String {
+    let virtual_seconds = tally.counters.get("virtual seconds");
+    let rate = virtual_seconds as f64 / seconds.max(0.001);
+    let marks = MARKS.iter().filter(|name| tally.counters.get(name) > 0);
+    let missing = MARKS.iter().filter(|name| tally.counters.get(name) == 0);
+    let missing: Vec<&str> = missing.copied().collect();
+    format!(
+        "{} {}/{runs} seeds, {virtual_seconds} virtual s, {rate:.0} virtual s per s, {} of {} \
+         marks; not yet: {}",
+        profile.name(),
+        tally.runs,
+        marks.count(),
+        MARKS.len(),
+        missing.join(", ")
+    )
 }
+
+/// What a sweep should have met before it means much.
+const MARKS: [&str; 9] = [
+    "view changes begun",
+    "views started with uncommitted ops",
+    "primaries deposed with work in flight",
+    "suffixes truncated",
+    "transfers installed",
+    "replicas readmitted",
+    "cores smaller than the cluster",
+    "disk sectors damaged",
+    "partitions fenced",
+];
 
 #[cfg(test)]
 mod tests {

@@ -96,7 +96,7 @@ impl Client {
         match &self.pending.as_ref()?.call {
             Call::Request { group, .. } | Call::Poll { group, .. } => Some(*group),
             Call::Register { .. } | Call::Logout { .. } => Some(GroupId::METADATA),
-            Call::Directory => None,
+            Call::Directory | Call::Sync { .. } => None,
         }
     }
 

@@ -25,12 +25,15 @@
 #![forbid(unsafe_code)]
 
 pub mod bare;
+pub mod bundle;
 pub mod cli;
 pub mod client;
 pub mod coverage;
 pub mod disk;
 pub mod fault_atlas;
 pub mod faults;
+pub mod history;
+pub mod linear;
 pub mod machine;
 pub mod mutations;
 pub mod network;
@@ -38,6 +41,7 @@ pub mod options;
 pub mod oracle;
 pub mod overrides;
 pub mod partitions;
+pub mod plan;
 pub mod planes;
 pub mod play;
 pub mod prng;

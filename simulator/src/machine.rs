@@ -36,6 +36,8 @@ pub enum Call {
         group: GroupId,
         /// Client.
         client: ClientId,
+        /// User its connection is bound to.
+        user_id: u32,
         /// Epoch of its session.
         session: u64,
         /// Number of the request.
@@ -51,9 +53,38 @@ pub enum Call {
     Poll {
         /// Partition.
         group: GroupId,
+        /// Who reads.
+        reader: Reader,
         /// What to read.
         query: PollCall,
     },
+    /// Ask which partitions of a consumer group are one's own.
+    Sync {
+        /// The topic and the group in it.
+        group: GroupAddress,
+        /// The member.
+        client: ClientId,
+    },
+}
+
+/// A consumer group, by ids: stream, topic, group.
+pub type GroupAddress = (u32, u32, u32);
+
+/// Who reads, as the connection knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// Client.
+    pub client: ClientId,
+    /// User.
+    pub user_id: u32,
+}
+
+impl Reader {
+    /// One that may read everything.
+    pub const ROOT: Self = Self {
+        client: ClientId(0),
+        user_id: 0,
+    };
 }
 
 /// What a node knows to exist.
@@ -63,6 +94,10 @@ pub struct Directory {
     pub streams: Vec<u32>,
     /// Partitions.
     pub partitions: Vec<PartitionKey>,
+    /// Consumer groups.
+    pub groups: Vec<GroupAddress>,
+    /// Users, the root user first.
+    pub users: Vec<u32>,
 }
 
 /// Where a poll starts.
@@ -83,8 +118,10 @@ pub enum PollFrom {
 /// A poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollCall {
-    /// Number of the consumer.
+    /// Number of the consumer, or of the consumer group.
     pub consumer: u32,
+    /// Whether it is a group: the reader must own the partition.
+    pub as_group: bool,
     /// Where it starts.
     pub from: PollFrom,
     /// Messages wanted at most.
@@ -121,6 +158,8 @@ pub enum Answer {
     },
     /// What exists, as far as this node has applied.
     Directory(Directory),
+    /// The partitions a member may poll; `None` where it is no member.
+    Synced(Option<Vec<u32>>),
     /// Not now. With `maybe`, it may have happened or may still happen.
     Transient {
         /// Whether the outcome is unknown.
@@ -225,6 +264,19 @@ pub struct GroupFacts {
     pub prepare_log: Option<(DiskPath, usize)>,
 }
 
+/// Something that must not exceed its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Of which group.
+    pub group: GroupId,
+    /// Name of the limit.
+    pub what: &'static str,
+    /// How much there is.
+    pub is: u64,
+    /// How much there may be.
+    pub most: u64,
+}
+
 /// A node. See the file's head.
 pub trait Machine {
     /// The only way in.
@@ -248,6 +300,15 @@ pub trait Machine {
     /// The applied state of a group, for people.
     fn describe(&self, group: GroupId) -> String;
 
+    /// Queues and tables, and how large they may become.
+    fn bounds(&self, out: &mut Vec<Bound>) {
+        for group in self.groups() {
+            if let Some(replica) = self.replica(group) {
+                core_bounds(group, replica, out);
+            }
+        }
+    }
+
     /// Whether everything asked for by [`Cause::Flush`] is on the disk.
     fn is_flushed(&self) -> bool;
 
@@ -259,4 +320,22 @@ pub trait Machine {
 #[must_use]
 pub fn commit_min(machine: &dyn Machine, group: GroupId) -> Op {
     machine.replica(group).map_or(Op::ZERO, Replica::commit_min)
+}
+
+/// What the consensus core bounds by itself.
+pub fn core_bounds(group: GroupId, replica: &Replica, out: &mut Vec<Bound>) {
+    let (status, limits) = (replica.status(), replica.config().limits);
+    let mut bound = |what, is: usize, most: u64| {
+        out.push(Bound {
+            group,
+            what,
+            is: is as u64,
+            most,
+        });
+    };
+    let queued = status.requests_queued;
+    bound("requests queued", queued, u64::from(limits.request_queue));
+    // What was inherited from a primary with a deeper queue is in flight as well.
+    let pipeline = u64::from(limits.prepare_queue).max(127);
+    bound("prepares in flight", status.prepares_in_flight, pipeline);
 }

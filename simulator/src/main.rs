@@ -1,11 +1,20 @@
 //! The `simulate` program: seeds in, verdicts out.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use biplane_simulator::bundle::{self, SHRINK_RUNS};
 use biplane_simulator::cli::{self, Arguments, EXIT_OWN_FAULT, Tally};
+use biplane_simulator::history::History;
+use biplane_simulator::plan::{Fit, Plan};
 use biplane_simulator::{report, shrink};
+
+/// Exit code of a check that looked at nothing.
+const EXIT_VACUOUS: u8 = 4;
+/// Time between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -15,7 +24,69 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_OWN_FAULT);
         }
     };
-    ExitCode::from(sweep(&arguments))
+    let code = match (&arguments.plan, &arguments.history) {
+        (Some(file), _) => replay(file, arguments.log),
+        (None, Some(file)) => check_history(file),
+        (None, None) => sweep(&arguments),
+    };
+    ExitCode::from(code)
+}
+
+fn read<T>(file: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    match text.and_then(|text| parse(&text)) {
+        Ok(read) => Some(read),
+        Err(text) => {
+            say(&format!("{file}: {text}"));
+            None
+        }
+    }
+}
+
+/// Runs a plan again; the exit code is that of the run, or of a misfit.
+fn replay(file: &str, log: bool) -> u8 {
+    let Some(plan) = read(file, Plan::parse) else {
+        return EXIT_OWN_FAULT;
+    };
+    match plan.replay(log) {
+        Ok((outcome, fit)) => {
+            say(&report::verdict_line(&outcome));
+            if log {
+                say(&report::bundle(&outcome));
+            }
+            match fit {
+                Fit::Same => say("  as the plan says"),
+                Fit::SameVerdict => say("  the verdict of the plan, on another way"),
+                Fit::Differs(text) => {
+                    say(&format!("  {text}"));
+                    return EXIT_OWN_FAULT;
+                }
+            }
+            outcome.verdict.exit_code()
+        }
+        Err(text) => {
+            say(&text);
+            EXIT_OWN_FAULT
+        }
+    }
+}
+
+/// Looks for an order in a recorded history.
+fn check_history(file: &str) -> u8 {
+    let Some(mut history) = read(file, History::parse) else {
+        return EXIT_OWN_FAULT;
+    };
+    match history.check() {
+        Ok(()) => {
+            let checked = history.checked();
+            say(&format!("an order explains {checked} operations"));
+            u8::from(checked == 0) * EXIT_VACUOUS
+        }
+        Err(violation) => {
+            say(&violation.to_string());
+            1
+        }
+    }
 }
 
 /// Runs everything asked for; the exit code.
@@ -28,6 +99,7 @@ fn sweep(arguments: &Arguments) -> u8 {
     for &profile in &arguments.profiles {
         let began = Instant::now();
         let mut tally = Tally::default();
+        let mut told = Instant::now();
         for run in 0..arguments.runs {
             if limit.is_some_and(|limit| start.elapsed() >= limit) {
                 break;
@@ -37,6 +109,14 @@ fn sweep(arguments: &Arguments) -> u8 {
                 Ok(outcome) => {
                     tally.add(&outcome);
                     report_run(arguments, &outcome);
+                    if told.elapsed() >= PROGRESS_EVERY {
+                        told = Instant::now();
+                        let seconds = began.elapsed().as_secs_f64();
+                        eprintln!(
+                            "{}",
+                            cli::progress(&tally, profile, arguments.runs, seconds)
+                        );
+                    }
                     if outcome.verdict.exit_code() != 0
                         && outcome.verdict.exit_code() != 4
                         && !arguments.keep_going
@@ -87,12 +167,13 @@ fn report_run(arguments: &Arguments, outcome: &biplane_simulator::Outcome) {
             say(&format!("  {}", report::reproduce(&smaller)));
         }
     }
+    if outcome.verdict.exit_code() == EXIT_VACUOUS {
+        return;
+    }
     if let Some(folder) = &arguments.bundles {
-        let options = &outcome.options;
-        let name = format!("{folder}/{}-{}.txt", options.profile.name(), options.seed);
-        let text = cli::failure_bundle(outcome);
-        match std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&name, text)) {
-            Ok(()) => say(&format!("  bundle: {name}")),
+        let runs = arguments.shrink.unwrap_or(SHRINK_RUNS);
+        match bundle::write(outcome, Path::new(folder), runs) {
+            Ok(place) => say(&format!("  bundle: {}", place.display())),
             Err(error) => say(&format!("  no bundle: {error}")),
         }
     }

@@ -161,6 +161,12 @@ pub struct Options {
     pub upkeep: bool,
     /// Whether streams and topics come and go.
     pub churn: bool,
+    /// Whether there are consumer groups.
+    pub groups: bool,
+    /// Whether there are users beside the root user, with permissions and tokens.
+    pub users: bool,
+    /// Whether two clients share a client id and take the session from each other.
+    pub twins: bool,
     /// Faults that are left out, by class and number.
     pub skip: BTreeSet<(FaultClass, u64)>,
     /// A deliberate bug.
@@ -298,10 +304,17 @@ impl Options {
             purge: profile == Profile::Purge,
             upkeep: profile == Profile::Upkeep,
             churn: profile == Profile::Churn,
+            groups: false,
+            users: false,
+            twins: false,
             skip: BTreeSet::new(),
             mutation: None,
             overrides: Vec::new(),
         };
+        let mut prng = streams.stream("options/sessions");
+        options.groups = prng.chance(600_000);
+        options.users = prng.chance(400_000);
+        options.twins = prng.chance(200_000);
         match profile {
             Profile::Calm => options.safety_min = 0,
             Profile::Upkeep => {

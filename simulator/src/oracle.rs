@@ -5,12 +5,18 @@
 //! it made, so that a silent oracle can be told from a satisfied one.
 
 pub mod acknowledged;
+pub mod bounds;
 pub mod committed;
 pub mod convergence;
 pub mod durable;
 pub mod exactly_once;
+pub mod faithful;
+pub mod fencing;
+pub mod files;
+pub mod isolation;
 pub mod messages;
 pub mod promises;
+pub mod truncation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,10 +24,16 @@ use std::fmt;
 use biplane_wire::GroupId;
 
 use self::acknowledged::Acknowledged;
+use self::bounds::Bounds;
 use self::committed::Committed;
 use self::exactly_once::ExactlyOnce;
+use self::faithful::Faithful;
+use self::fencing::Fencing;
+use self::files::Files;
+use self::isolation::Isolation;
 use self::messages::Messages;
 use self::promises::Promises;
+use self::truncation::Truncation;
 use crate::disk::VirtualDisk;
 use crate::machine::Machine;
 
@@ -118,6 +130,18 @@ pub struct Oracles {
     pub exactly_once: ExactlyOnce,
     /// Offsets and what readers saw of them.
     pub messages: Messages,
+    /// Sessions fence each other.
+    pub fencing: Fencing,
+    /// Nothing is dropped without proof.
+    pub truncation: Truncation,
+    /// What is repaired or transferred is the same.
+    pub faithful: Faithful,
+    /// Groups do not touch each other.
+    pub isolation: Isolation,
+    /// Nothing exceeds its limit.
+    pub bounds: Bounds,
+    /// A crash leaves what was promised.
+    pub files: Files,
     /// Memory-only groups that lost more memory than their promise covers: a loss in them is no
     /// violation any more.
     pub exposed: BTreeSet<GroupKey>,
@@ -144,6 +168,13 @@ impl Oracles {
             ("O6 offsets", self.messages.assigned),
             ("O7 polls", self.messages.polled),
             ("O8 exactly once", self.exactly_once.checked),
+            ("O9 session fencing", self.fencing.checked),
+            ("O11 truncation", self.truncation.checked),
+            ("O12 faithful repair", self.faithful.bodies),
+            ("O12 faithful transfer", self.faithful.states),
+            ("O13 isolation", self.isolation.checked),
+            ("O15 bounds", self.bounds.checked),
+            ("O16 files", self.files.checked),
             (
                 "O10 acknowledged kept at restart",
                 self.promises.restarts_checked,

@@ -44,6 +44,9 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "churn" => options.churn = truth()?,
         "purge" => options.purge = truth()?,
         "upkeep" => options.upkeep = truth()?,
+        "groups" => options.groups = truth()?,
+        "users" => options.users = truth()?,
+        "twins" => options.twins = truth()?,
         "correlated" => options.correlated = truth()?,
         "bare" => {
             options.machine = if truth()? {

@@ -5,6 +5,7 @@
 //! their operation after the checks every node makes. What the server does besides (sockets,
 //! passwords, balancing) has no place here.
 
+mod members;
 mod requests;
 mod topology;
 
@@ -21,7 +22,7 @@ use biplane_vsr::{Durability, Replica};
 use biplane_wire::{GroupId, Operation, ReplicaFrame, ReplicaId, xxh3};
 
 use crate::bare::cluster;
-use crate::machine::{Cause, Effect, GroupFacts, Machine};
+use crate::machine::{Bound, Cause, Effect, GroupFacts, Machine, core_bounds};
 
 /// What a node of planes is made from.
 #[derive(Clone, Debug)]
@@ -53,10 +54,15 @@ pub struct PlanesNode {
     metadata_facts: GroupFacts,
     /// What sizes of topics are divided by.
     scale: u64,
+    ticks: u64,
+    sessions_max: u64,
 }
 
 /// With tiny limits the smallest segment of a topic, a mebibyte, becomes two kibibytes.
 const TINY_SCALE: u64 = 512;
+
+/// Ticks between two looks at revocations.
+const REVOCATION_TICKS: u64 = 10;
 
 impl PlanesNode {
     /// Opens both planes from what the disk holds.
@@ -80,6 +86,8 @@ impl PlanesNode {
             known: BTreeMap::new(),
             metadata_facts: topology::metadata_facts(),
             scale: if config.tiny_limits { TINY_SCALE } else { 1 },
+            ticks: 0,
+            sessions_max: u64::from(metadata_config(config).limits.clients_table_max),
         };
         node.open_partitions(disk);
         for peer in (0..config.replica_count).filter(|&peer| peer != config.replica) {
@@ -119,6 +127,10 @@ impl PlanesNode {
     fn tick(&mut self, wall_micros: u64) {
         self.step_metadata(metadata_io::Input::Tick { wall_micros });
         self.step_partitions(partition::Input::Tick { wall_micros });
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(REVOCATION_TICKS) {
+            self.complete_revocations(wall_micros);
+        }
     }
 
     /// Carries every output, and those that come of it, until none is left.
@@ -233,6 +245,32 @@ impl Machine for PlanesNode {
         let offsets = self.partitions.stored_offsets(group);
         let stats = self.partitions.stats(group);
         format!("stored {offsets:?} {stats:?}")
+    }
+
+    fn bounds(&self, out: &mut Vec<Bound>) {
+        for group in self.groups() {
+            if let Some(replica) = self.replica(group) {
+                core_bounds(group, replica, out);
+            }
+            if !group.is_metadata() {
+                let limits = self.partitions.limits();
+                let keys = self.partitions.stored_offsets(group).len() as u64;
+                // Consumers and groups are counted apart, and stores in flight are let through.
+                let most = 2 * (limits.consumer_offsets_max as u64 + 128);
+                out.push(Bound {
+                    group,
+                    what: "stored positions",
+                    is: keys,
+                    most,
+                });
+            }
+        }
+        out.push(Bound {
+            group: GroupId::METADATA,
+            what: "sessions",
+            is: self.metadata.status().sessions as u64,
+            most: self.sessions_max,
+        });
     }
 
     fn is_flushed(&self) -> bool {

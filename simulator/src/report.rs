@@ -167,7 +167,8 @@ pub fn describe_call(call: &Call) -> String {
             client.0
         ),
         Call::Directory => "Directory".to_owned(),
-        Call::Poll { group, query } => format!("Poll {} {query:?}", show_group(*group)),
+        Call::Poll { group, query, .. } => format!("Poll {} {query:?}", show_group(*group)),
+        Call::Sync { group, client } => format!("Sync {group:?} client {:x}", client.0),
     }
 }
 
@@ -229,7 +230,18 @@ pub fn verdict_line(outcome: &Outcome) -> String {
 #[must_use]
 pub fn bundle(outcome: &Outcome) -> String {
     let mut text = format!("{}\n{}\n\n", verdict_line(outcome), reproduce(outcome));
-    let _ = writeln!(text, "{:#?}\n", outcome.options);
+    text.push_str(&state(outcome));
+    let _ = writeln!(text);
+    for line in &outcome.log {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// Options, counters, and the state of every node.
+#[must_use]
+pub fn state(outcome: &Outcome) -> String {
+    let mut text = format!("{:#?}\n\n", outcome.options);
     for (name, count) in outcome.counters.iter() {
         let _ = writeln!(text, "{count:>10} {name}");
     }
@@ -238,10 +250,6 @@ pub fn bundle(outcome: &Outcome) -> String {
     }
     for node in &outcome.nodes {
         let _ = writeln!(text, "\n{node}");
-    }
-    let _ = writeln!(text);
-    for line in &outcome.log {
-        let _ = writeln!(text, "{line}");
     }
     text
 }

@@ -112,6 +112,7 @@ impl Workload for BareWorkload {
         Call::Request {
             group,
             client,
+            user_id: 0,
             session: 1,
             request,
             operation,

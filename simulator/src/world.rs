@@ -21,6 +21,7 @@ use self::nodes::Node;
 use crate::client::Client;
 use crate::coverage::Counters;
 use crate::faults::{FaultClass, Strike};
+use crate::history::History;
 use crate::machine::{Answer, Call};
 use crate::mutations::Mutation;
 use crate::network::{NetEvent, Network};
@@ -131,6 +132,8 @@ pub struct Outcome {
     pub comparisons: BTreeMap<&'static str, u64>,
     /// Faults that struck, in order.
     pub struck: Vec<Strike>,
+    /// What clients asked and were told, as lines of JSON.
+    pub history: Vec<String>,
     /// The log, when one was asked for: its last lines.
     pub log: Vec<String>,
     /// State of every node at the end, for people.
@@ -160,6 +163,8 @@ pub struct World {
     pub(crate) partitioned: bool,
     pub(crate) watch: watch::Watch,
     pub(crate) audit: audit::Audit,
+    pub(crate) history: History,
+    rests_until: Option<Nanos>,
     pub(crate) failure: Option<Verdict>,
     pub(crate) trace: u64,
     pub(crate) steps: u64,
@@ -204,6 +209,8 @@ impl World {
             partitioned: false,
             watch: watch::Watch::default(),
             audit: audit::Audit::default(),
+            history: History::default(),
+            rests_until: None,
             failure: None,
             trace: 0,
             steps: 0,
@@ -279,9 +286,14 @@ impl World {
             trace: self.trace,
             ended: self.queue.now(),
             steps: self.steps,
-            comparisons: self.oracles.comparisons(),
+            comparisons: {
+                let mut made = self.oracles.comparisons();
+                made.insert("linearizability", self.history.checked());
+                made
+            },
             counters: self.counters,
             struck: self.struck,
+            history: self.history.lines(),
             log: self.log.unwrap_or_default(),
             nodes,
             options: self.options,

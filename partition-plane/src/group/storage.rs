@@ -46,6 +46,17 @@ impl OffsetWriter {
         }
         while let Some(FileChange { key, value }) = offsets.take_dirty() {
             let path = paths.offset(key);
+            if value.is_none() && sync {
+                // The checkpoint of the prepare log may pass this removal soon: a name that
+                // comes back after a loss of power would bring the position back for good.
+                let folder = path.parent().unwrap_or_else(|| path.clone());
+                let token = context.submit(queues.offsets(), DiskOp::Remove { path });
+                self.in_flight.push((token, key));
+                let token = context.submit(queues.offsets(), DiskOp::SyncDir { path: folder });
+                self.in_flight.push((token, key));
+                submitted(token, key);
+                continue;
+            }
             let data = value.map(|value| vec![Chunk::Bytes(encode_file(value).as_slice().into())]);
             let op = match data {
                 Some(data) if sync => DiskOp::Replace { path, data },

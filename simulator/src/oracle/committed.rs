@@ -74,6 +74,12 @@ impl Committed {
         self.groups.get(&key)
     }
 
+    /// The canonical prepare of an op.
+    #[must_use]
+    pub fn canonical(&self, key: GroupKey, op: Op) -> Option<&Message> {
+        self.canon(key)?.get(op)
+    }
+
     /// All canonical logs.
     pub fn groups(&self) -> impl Iterator<Item = (&GroupKey, &Canon)> {
         self.groups.iter()

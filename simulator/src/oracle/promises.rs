@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use biplane_vsr::Durability;
+use biplane_vsr::{Durability, Replica};
 use biplane_wire::{
     Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader,
     PrepareOkHeader, StartViewChangeHeader, StartViewHeader, View,
@@ -16,6 +16,7 @@ use biplane_wire::{
 
 use super::committed::describe;
 use super::durable::{DurableReader, DurableViews};
+use super::files::Promise;
 use super::{GroupKey, Look, Violation, replication_quorum};
 use crate::machine::GroupFacts;
 
@@ -30,6 +31,8 @@ pub struct Promises {
     from_memory: BTreeMap<(GroupKey, Op, Checksum), BTreeSet<u8>>,
     /// The identity a primary prepared, by group, view and op.
     prepared: BTreeMap<(GroupKey, View, Op), (u8, Checksum)>,
+    /// The highest view a node spoke for, by node and group.
+    said: BTreeMap<(u8, GroupKey), View>,
     /// Views seen by node and group: view, then log view.
     views: BTreeMap<(u8, GroupKey), (View, View)>,
     /// Views compared with disks.
@@ -113,6 +116,13 @@ impl Promises {
             return Ok(());
         };
         self.views_checked += 1;
+        if let Some(facts) = look.machine.and_then(|machine| machine.facts(group)) {
+            let said = self
+                .said
+                .entry((look.node, key(&facts, group)))
+                .or_default();
+            *said = (*said).max(view);
+        }
         if durable.view < view || normal && durable.log_view < view {
             let node = look.node;
             let text = format!("n{node} sends {what} of view {view}; its disk has {durable:?}");
@@ -293,8 +303,59 @@ impl Promises {
             let text = format!("n{} goes from {known:?} back to {now:?}", look.node);
             return Err(Violation::new("O10 views rise", group, text));
         }
+        let is_adopted = now.1 > known.1;
         *known = now;
+        if is_adopted {
+            // The log of the new view was proven by a quorum: what it dropped is no promise.
+            self.keep_held(place, replica);
+        }
         Ok(())
+    }
+
+    /// Forgets durable acknowledgements of what a replica does not hold any more.
+    fn keep_held(&mut self, place: (u8, GroupKey), replica: &Replica) {
+        if let Some(given) = self.given.get_mut(&place) {
+            given.retain(|&op, &mut identity| {
+                let held = replica
+                    .log()
+                    .header(op)
+                    .map(|header| header.frame.checksum());
+                // What was applied is what the cluster committed, and that may be another
+                // prepare than the one that was acknowledged in a view before.
+                let is_applied = replica.commit_min() >= op;
+                is_applied && held.is_none_or(|held| held == identity)
+                    || held == Some(identity) && replica.log().is_durable(op)
+            });
+        }
+    }
+
+    /// What a node acknowledged durably for `op` and is held to.
+    #[must_use]
+    pub fn given(&self, node: u8, key: GroupKey, op: Op) -> Option<Checksum> {
+        self.given.get(&(node, key))?.get(&op).copied()
+    }
+
+    /// What a node promised of each of its groups, above what it has applied.
+    #[must_use]
+    pub fn of_node(&self, look: Look<'_>) -> Vec<Promise> {
+        let Some(machine) = look.machine else {
+            return Vec::new();
+        };
+        let of_group = |group| {
+            let (replica, facts) = (machine.replica(group)?, machine.facts(group)?);
+            let place = (look.node, key(&facts, group));
+            let above = replica.commit_min().next();
+            let given = self.given.get(&place).into_iter();
+            let given = given.flat_map(|given| given.range(above..));
+            Some(Promise {
+                key: place.1,
+                superblock: facts.superblock,
+                view: self.said.get(&place).copied().unwrap_or_default(),
+                log: facts.prepare_log,
+                given: given.map(|(op, identity)| (*op, *identity)).collect(),
+            })
+        };
+        machine.groups().into_iter().filter_map(of_group).collect()
     }
 
     /// A node is about to lose its memory: what it had taken back by then is no promise.
@@ -308,19 +369,7 @@ impl Promises {
                 continue;
             };
             let place = (look.node, key(&facts, group));
-            if let Some(given) = self.given.get_mut(&place) {
-                given.retain(|&op, &mut identity| {
-                    let held = replica
-                        .log()
-                        .header(op)
-                        .map(|header| header.frame.checksum());
-                    // What was applied is what the cluster committed, and that may be another
-                    // prepare than the one that was acknowledged in a view before.
-                    let is_applied = replica.commit_min() >= op;
-                    is_applied && held.is_none_or(|held| held == identity)
-                        || held == Some(identity) && replica.log().is_durable(op)
-                });
-            }
+            self.keep_held(place, replica);
             // Only what is durable binds the next life.
             let durable = self.reader.views(look.node, look.disk, &facts.superblock);
             self.views.insert(place, (durable.view, durable.log_view));
@@ -374,6 +423,7 @@ impl Promises {
             self.from_memory.entry(place).or_default().insert(node);
         }
         self.views.remove(&(node, key));
+        self.said.remove(&(node, key));
     }
 
     /// A node lost its disk on purpose.
@@ -382,5 +432,6 @@ impl Promises {
         self.given.retain(|(owner, _), _| *owner != node);
         self.prepared.retain(|_, (owner, _)| *owner != node);
         self.views.retain(|(owner, _), _| *owner != node);
+        self.said.retain(|(owner, _), _| *owner != node);
     }
 }

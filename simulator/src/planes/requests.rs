@@ -13,18 +13,25 @@ use biplane_wire::{
     Operation, RequestHeader, RequestNumber, RoutedRequestHeader,
 };
 
-use super::{PlanesNode, ROOT};
+use super::PlanesNode;
 use crate::bare::cluster;
-use crate::machine::{Answer, Call, Directory, Effect, PollCall, PollFrom};
+use crate::machine::{Answer, Call, Directory, Effect, PollCall, PollFrom, Reader};
 
 /// A request of a session, taken apart.
-struct Request {
-    group: GroupId,
-    client: ClientId,
+pub(super) struct Request {
+    pub(super) group: GroupId,
+    pub(super) client: ClientId,
+    pub(super) user_id: u32,
     session: u64,
     request: u64,
-    operation: Operation,
-    body: Vec<u8>,
+    pub(super) operation: Operation,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn session(&self) -> u64 {
+        self.session
+    }
 }
 
 const NOT_ACCEPTED: u32 = 58;
@@ -54,6 +61,7 @@ impl PlanesNode {
             Call::Request {
                 group,
                 client,
+                user_id,
                 session,
                 request,
                 operation,
@@ -62,6 +70,7 @@ impl PlanesNode {
                 let request = Request {
                     group,
                     client,
+                    user_id,
                     session,
                     request,
                     operation,
@@ -77,16 +86,16 @@ impl PlanesNode {
                 let answer = Answer::Directory(self.directory());
                 out.push(Effect::Answer { token, answer });
             }
-            Call::Poll { group, query } => self.poll(token, group, query),
+            Call::Poll {
+                group,
+                reader,
+                query,
+            } => self.poll(token, group, reader, query, out),
+            Call::Sync { group, client } => {
+                let answer = Answer::Synced(self.assignment(group, client));
+                out.push(Effect::Answer { token, answer });
+            }
         }
-    }
-
-    fn user(&self) -> u32 {
-        self.metadata
-            .state()
-            .users()
-            .by_name(ROOT)
-            .map_or(0, |user| user.id)
     }
 
     /// What a client reads of the topology.
@@ -96,6 +105,8 @@ impl PlanesNode {
         Directory {
             streams: state.streams().by_id().keys().copied().collect(),
             partitions: keys.collect(),
+            groups: self.consumer_groups(),
+            users: state.users().by_id().keys().copied().collect(),
         }
     }
 
@@ -108,14 +119,32 @@ impl PlanesNode {
             return self.delete_segments(token, request, out);
         }
         let caller = Caller {
-            user_id: Some(self.user()),
+            user_id: Some(request.user_id),
             client: request.client,
             tokens_max: 100,
         };
         let state = self.metadata.state();
+        let (in_flight, token_hash);
         let supplied = match preflight::needs(state, &caller, request.operation, &request.body) {
-            Ok(Needs::InFlight { .. }) => Supplied::InFlight(&[]),
-            Ok(_) => Supplied::Nothing,
+            Ok(Needs::InFlight { target }) => {
+                in_flight = self.in_flight(&target);
+                Supplied::InFlight(&in_flight)
+            }
+            Ok(Needs::PasswordHash { password }) => Supplied::PasswordHash(password),
+            Ok(Needs::PasswordChange {
+                stored_hash,
+                current,
+                new,
+            }) => {
+                // Passwords are their own hashes here.
+                let right = stored_hash.is_none_or(|hash| hash == current);
+                Supplied::PasswordChange(right.then_some(new))
+            }
+            Ok(Needs::TokenHash) => {
+                token_hash = format!("{:064x}", request.client.0 ^ u128::from(request.request));
+                Supplied::TokenHash(&token_hash)
+            }
+            Ok(Needs::Nothing) => Supplied::Nothing,
             Err(refusal) => return refuse_preflight(token, &refusal, out),
         };
         let operation = request.operation;
@@ -168,6 +197,13 @@ impl PlanesNode {
             refuse(token, NOT_ACCEPTED, out);
             return;
         }
+        if let Err(refused) = self.admit_to_partition(request) {
+            out.push(Effect::Answer {
+                token,
+                answer: refused,
+            });
+            return;
+        }
         let frame = self.routed(request, &request.body);
         self.step_partitions(PartitionInput::Submit {
             token,
@@ -190,13 +226,28 @@ impl PlanesNode {
         header.set_operation(request.operation);
         let mut routed = RoutedRequestHeader::promote(&header, request.group);
         routed.frame.set_size((HEADER_SIZE + body.len()) as u32);
-        routed.set_user_id(self.user());
+        routed.set_user_id(request.user_id);
         FrameBuffer::from_parts(&routed, body)
     }
 
-    fn poll(&mut self, token: u64, group: GroupId, call: PollCall) {
+    fn poll(
+        &mut self,
+        token: u64,
+        group: GroupId,
+        reader: Reader,
+        call: PollCall,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Err(answer) = self.admit_poll(group, reader, &call) {
+            out.push(Effect::Answer { token, answer });
+            return;
+        }
+        let key = match call.as_group {
+            true => ConsumerKey::Group(call.consumer),
+            false => ConsumerKey::Consumer(call.consumer),
+        };
         let query = PollQuery {
-            key: ConsumerKey::Consumer(call.consumer),
+            key,
             strategy: match call.from {
                 PollFrom::Offset(offset) => Strategy::Offset(offset),
                 PollFrom::First => Strategy::First,

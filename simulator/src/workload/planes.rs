@@ -4,6 +4,9 @@
 //! writer. Ids of streams and topics are learned from a node, as clients of the server do, and
 //! may be stale: that is part of the load.
 
+mod groups;
+mod users;
+
 use biplane_wire::request::{
     CreateStream, CreateTopic, DeleteConsumerOffset, DeleteSegments, PartitionsRequest,
     StoreConsumerOffset, StreamRequest, TopicRequest,
@@ -14,8 +17,9 @@ use biplane_wire::{
     SendMessages, SendMetadata, TlvBuilder, TlvKind, Verify, response::PolledMessages,
 };
 
+use self::groups::Membership;
 use super::{Step, Workload, client_id};
-use crate::machine::{Answer, Call, Directory, PollCall, PollFrom};
+use crate::machine::{Answer, Call, Directory, PollCall, PollFrom, Reader};
 use crate::options::Options;
 use crate::prng::Prng;
 
@@ -30,8 +34,18 @@ const ROOT_ID: u32 = 0;
 /// A client of the planes.
 #[derive(Debug)]
 pub struct PlanesWorkload {
+    /// Number of the client; part of every message's id.
+    index: u32,
     client: ClientId,
+    user_id: u32,
     session: Option<u64>,
+    /// Client ids used so far: another user needs another one.
+    lives: u32,
+    /// Who it will be after a logout.
+    next_user: u32,
+    membership: Option<Membership>,
+    groups: bool,
+    users: bool,
     request: u64,
     message: u64,
     directory: Directory,
@@ -53,9 +67,18 @@ impl PlanesWorkload {
     /// The workload of the client with this number.
     #[must_use]
     pub fn new(index: u32, options: &Options) -> Self {
+        // The second of a pair of twins goes by the id of the first.
+        let twin = options.twins && index % 2 == 1;
         Self {
-            client: client_id(index),
+            index,
+            client: client_id(if twin { index - 1 } else { index }),
+            user_id: ROOT_ID,
             session: None,
+            lives: 0,
+            next_user: ROOT_ID,
+            membership: None,
+            groups: options.groups,
+            users: options.users,
             request: 0,
             message: 0,
             directory: Directory::default(),
@@ -73,7 +96,7 @@ impl PlanesWorkload {
     fn register(&self) -> Call {
         Call::Register {
             client: self.client,
-            user_id: ROOT_ID,
+            user_id: self.user_id,
         }
     }
 
@@ -84,6 +107,7 @@ impl PlanesWorkload {
         Call::Request {
             group,
             client,
+            user_id: self.user_id,
             session,
             request,
             operation,
@@ -159,7 +183,7 @@ impl PlanesWorkload {
         let count = 1 + prng.exponential(3).min(16);
         for _ in 0..count {
             self.message += 1;
-            let id = self.client.0 << 64 | u128::from(self.message);
+            let id = u128::from(self.index + 1) << 64 | u128::from(self.message);
             let mut payload = vec![0; 16 + prng.exponential(60) as usize];
             payload[..16].copy_from_slice(&id.to_le_bytes());
             batch
@@ -253,6 +277,7 @@ impl PlanesWorkload {
     fn poll_from(&self, key: PartitionKey, from: PollFrom, prng: &mut Prng) -> Call {
         let query = PollCall {
             consumer: 1 + prng.below(3) as u32,
+            as_group: false,
             from,
             count: 1 + prng.exponential(10) as u32,
             auto_commit: prng.chance(200_000),
@@ -260,7 +285,15 @@ impl PlanesWorkload {
         };
         Call::Poll {
             group: group_of(key),
+            reader: self.reader(),
             query,
+        }
+    }
+
+    fn reader(&self) -> Reader {
+        Reader {
+            client: self.client,
+            user_id: self.user_id,
         }
     }
 
@@ -342,10 +375,14 @@ impl Workload for PlanesWorkload {
             return self.tend(key, prng);
         }
         let administer = if self.churn || self.purge { 15 } else { 3 };
-        match prng.weighted(&[60, 10, 25, administer]) {
+        let groups = if self.groups { 25 } else { 0 };
+        let users = if self.users { 6 } else { 0 };
+        match prng.weighted(&[60, 10, 25, groups, users, administer]) {
             0 => self.send(key, prng),
             1 => self.store(key, prng),
             2 => self.poll(key, prng),
+            3 => self.consume_in_group(key, prng),
+            4 => self.manage_users(prng),
             _ => {
                 self.directory_at = None;
                 self.administer(prng)
@@ -358,8 +395,13 @@ impl Workload for PlanesWorkload {
             self.remember_time(body);
         }
         match answer {
-            Answer::Registered { session, .. } => {
+            Answer::Registered { session, watermark } => {
                 self.session = Some(*session);
+                self.request = self.request.max(*watermark);
+                Step::Done
+            }
+            Answer::Synced(partitions) => {
+                self.synced(partitions.as_deref());
                 Step::Done
             }
             Answer::Directory(directory) => {
@@ -367,8 +409,13 @@ impl Workload for PlanesWorkload {
                 self.directory_at = Some(self.calls);
                 Step::Done
             }
-            Answer::Evicted(_) | Answer::LoggedOut => {
+            Answer::Evicted(_) => {
                 self.session = None;
+                Step::Done
+            }
+            Answer::LoggedOut => {
+                self.session = None;
+                self.become_another();
                 Step::Done
             }
             Answer::Transient { .. }
@@ -385,7 +432,18 @@ impl Workload for PlanesWorkload {
                 self.directory_at = None;
                 Step::Retry
             }
-            Answer::Refused(_) | Answer::Replied { .. } | Answer::Polled { .. } => Step::Done,
+            Answer::Refused(_) => {
+                self.refused(call);
+                Step::Done
+            }
+            Answer::Replied { code, .. } => {
+                self.replied(call, *code);
+                Step::Done
+            }
+            Answer::Polled { body, .. } => {
+                self.polled(call, body);
+                Step::Done
+            }
         }
     }
 }

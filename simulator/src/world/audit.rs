@@ -5,7 +5,7 @@ use biplane_wire::{Codec as _, GroupId, Verify, response::PolledMessages};
 
 use super::World;
 use super::calls::UnderWay;
-use crate::machine::{Answer, Call, Cause, PollCall, PollFrom};
+use crate::machine::{Answer, Call, Cause, PollCall, PollFrom, Reader};
 use crate::oracle::{GroupKey, Violation};
 
 /// A consumer that no client uses.
@@ -75,10 +75,12 @@ impl World {
                 UnderWay {
                     client: None,
                     group: Some(key.group),
+                    registers: None,
                 },
             );
             let query = PollCall {
                 consumer: AUDITOR,
+                as_group: false,
                 from: PollFrom::Offset(self.audit.next),
                 count: CHUNK,
                 auto_commit: false,
@@ -86,6 +88,7 @@ impl World {
             };
             let call = Box::new(Call::Poll {
                 group: key.group,
+                reader: Reader::ROOT,
                 query,
             });
             self.give(node, Cause::Call { token, call });

@@ -1,6 +1,8 @@
 //! Clients and nodes: calls on their way, answers on theirs, and connections that break.
 
-use biplane_wire::{GroupId, Op, Operation, ReplyHeader, RequestNumber};
+use biplane_wire::{ClientId, GroupId, Op, Operation, ReplyHeader, RequestNumber};
+
+use biplane_wire::response::PolledMessages;
 
 use super::{Event, World};
 use crate::client::Action;
@@ -17,6 +19,8 @@ pub(crate) struct UnderWay {
     pub(crate) client: Option<usize>,
     /// The group it is for.
     pub(crate) group: Option<GroupId>,
+    /// The client that logs in by it.
+    pub(crate) registers: Option<ClientId>,
 }
 
 impl World {
@@ -44,12 +48,21 @@ impl World {
                     group,
                     client,
                     request,
+                    session,
                     ..
                 } = &call
                 {
                     let number = RequestNumber(*request);
                     self.oracles.exactly_once.sends(*group, *client, number);
+                    if group.is_metadata() {
+                        self.oracles.fencing.sends(*client, number, *session);
+                    }
                 }
+                let registers = match &call {
+                    Call::Register { client, .. } => Some(*client),
+                    _ => None,
+                };
+                self.history.invoked(client, now, &call);
                 let old = self.clients[client].sent(token);
                 if let Some(under_way) = old.and_then(|old| self.calls.get_mut(&old)) {
                     under_way.client = None;
@@ -60,6 +73,7 @@ impl World {
                     UnderWay {
                         client: Some(client),
                         group,
+                        registers,
                     },
                 );
                 if let Some(late) = self.clients[client].travel() {
@@ -148,6 +162,18 @@ impl World {
 
     /// Success names an op: the canonical log must hold the request there.
     fn judge_answer(&mut self, node: u8, token: u64, answer: &Answer) {
+        let registers = self.calls.get(&token).and_then(|call| call.registers);
+        if let (Some(client), Answer::Registered { session, .. }) = (registers, answer) {
+            let Oracles {
+                fencing, committed, ..
+            } = &mut self.oracles;
+            let log = GroupKey {
+                group: GroupId::METADATA,
+                incarnation: 0,
+            };
+            let judged = fencing.registered(client, *session, committed.canon(log));
+            return self.judge(judged);
+        }
         let Some(group) = self.calls.get(&token).and_then(|call| call.group) else {
             return;
         };
@@ -193,6 +219,7 @@ impl World {
                         exactly_once.answers(key, what.client, what.request, header.op())
                     })
             }
+            Answer::Polled { status: 0, body } if is_resync(body) => return,
             Answer::Polled { status: 0, body } => self.oracles.messages.polled(node, key, body),
             _ => return,
         };
@@ -213,6 +240,9 @@ impl World {
         let action = self.clients[client].answered(now, token, &answer);
         let done = self.clients[client].completed() - before;
         self.completed += done;
+        if done > 0 {
+            self.history.completed(client, now, &answer);
+        }
         self.act(client, action);
     }
 
@@ -225,4 +255,9 @@ impl World {
             }
         }
     }
+}
+
+/// Whether a poll was turned down because the reader does not own the partition.
+fn is_resync(body: &[u8]) -> bool {
+    body.starts_with(&PolledMessages::RESYNC.to_le_bytes())
 }

@@ -292,6 +292,7 @@ impl World {
         self.log(|| format!("n{node} loses its disk"));
         self.nodes[usize::from(node)].disk.wipe();
         self.oracles.promises.wipe(node);
+        self.oracles.files.forget(node);
         self.start_later(node);
         true
     }

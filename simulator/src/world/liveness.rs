@@ -11,10 +11,12 @@ use crate::client::Client;
 use crate::network::NetworkOptions;
 use crate::oracle::{Look, Oracles, convergence, view_change_quorum};
 use crate::partitions::Cuts;
-use crate::time::Nanos;
+use crate::time::{Nanos, SECOND};
 
 /// Requests every client has to finish in each round.
 const FRESH_REQUESTS: u64 = 3;
+/// Time for which a cluster that is done must not grow.
+const REST: Nanos = SECOND;
 
 impl World {
     pub(crate) fn is_in_core(&self, node: u8) -> bool {
@@ -95,10 +97,33 @@ impl World {
                 None
             }
             None if !self.audited() && now < self.phase_ends => None,
+            None if self.rests(now) => None,
             None => Some(self.final_check()),
             Some(text) if now >= self.phase_ends => Some(Verdict::Liveness(text)),
             Some(_) => None,
         }
+    }
+
+    /// Whether the cluster, which is done, still has to stand idle for a while.
+    fn rests(&mut self, now: Nanos) -> bool {
+        let nodes = 0..self.options.replicas;
+        let Some(until) = self.rests_until else {
+            self.rests_until = Some(now + REST);
+            for node in nodes {
+                let bounds = self.bounds_of(node);
+                self.oracles.bounds.rest(node, &bounds);
+            }
+            return true;
+        };
+        if now < until {
+            return true;
+        }
+        for node in nodes {
+            let bounds = self.bounds_of(node);
+            let judged = self.oracles.bounds.rested(node, &bounds);
+            self.judge(judged);
+        }
+        false
     }
 
     fn waiting_for(&mut self) -> Option<String> {
@@ -107,7 +132,18 @@ impl World {
     }
 
     fn final_check(&mut self) -> Verdict {
-        match self.with_looks(convergence::check) {
+        let judged = self.with_looks(convergence::check);
+        for key in &self.oracles.exposed {
+            self.history.exempt(key.group);
+        }
+        // Groups that start over, and requests that two clients number alike, have no one order.
+        let options = &self.options;
+        if options.churn || options.purge || options.twins || options.replicas == 1 {
+            for group in self.oracles.committed.groups().map(|(key, _)| key.group) {
+                self.history.exempt(group);
+            }
+        }
+        match judged.and_then(|()| self.history.check()) {
             Ok(()) => Verdict::Passed,
             Err(violation) => Verdict::Safety(violation),
         }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use biplane_journal::Disk;
-use biplane_wire::{Command, Message, decode_replica, xxh3};
+use biplane_wire::{Command, GroupId, Message, Op, decode_replica, xxh3};
 
 use super::{Event, Verdict, World};
 use crate::bare::{BareConfig, BareNode, bare_groups};
 use crate::disk::{CrashMode, VirtualDisk};
-use crate::machine::{Cause, Effect, Machine};
+use crate::machine::{Bound, Cause, Effect, Machine, commit_min};
 use crate::mutations::Mutation;
 use crate::network::{Packet, Payload};
 use crate::options::{MachineKind, Options};
@@ -18,6 +18,9 @@ use crate::planes::{PlanesConfig, PlanesNode};
 use crate::prng::{Prng, Streams};
 use crate::report::catch_core;
 use crate::time::{Clock, Nanos};
+
+/// Steps between two looks at the bounds of a node.
+const BOUNDS_EVERY: u64 = 16;
 
 /// One replica process and its machine room.
 pub(crate) struct Node {
@@ -134,7 +137,7 @@ impl World {
                 self.schedule_net(events);
                 let first = now + self.nodes[index].phase;
                 self.queue.schedule(first, Event::Tick { node, boot });
-                self.carry_out(node, effects);
+                self.carry_out(node, None, effects);
             }
         }
     }
@@ -164,6 +167,7 @@ impl World {
         self.expose(node);
         let look = self.nodes[index].look();
         self.oracles.promises.crash(look);
+        let mut promises = self.oracles.promises.of_node(look);
         let this = &mut self.nodes[index];
         this.machine = None;
         this.paused = false;
@@ -171,6 +175,18 @@ impl World {
         this.disk.run_until(now);
         while this.disk.poll().is_some() {}
         this.disk.crash(mode);
+        // What rots is not the doing of the crash.
+        let rotten = this.disk.inventory().into_iter().filter(|file| file.2 > 0);
+        let rotten: Vec<String> = rotten.map(|(path, ..)| path).collect();
+        for promise in &mut promises {
+            let log = promise.log.as_ref().map(|(path, _)| path.as_str());
+            if log.is_some_and(|log| rotten.iter().any(|path| path == log)) {
+                promise.log = None;
+            }
+        }
+        let disk = &self.nodes[index].disk;
+        let judged = self.oracles.files.crashed(node, disk, &promises);
+        self.judge(judged);
         if self.options.mutation == Some(Mutation::RestartForgetsTheDisk) {
             self.nodes[index].disk.wipe();
         }
@@ -294,6 +310,11 @@ impl World {
         let index = usize::from(node);
         self.trace(digest_cause(node, &cause));
         self.log_cause(node, &cause);
+        let of = match &cause {
+            Cause::Frame { frame, .. } => frame.route(),
+            _ => None,
+        };
+        let before = of.and_then(|of| self.digests_beside(node, of));
         let mut effects = Vec::new();
         let this = &mut self.nodes[index];
         let Some(machine) = &mut this.machine else {
@@ -308,11 +329,61 @@ impl World {
             self.panicked(node, &panic);
             return;
         }
-        self.carry_out(node, effects);
+        if let (Some(of), Some(before)) = (of, before) {
+            self.compare_digests(node, of, &before);
+        }
+        if self.steps.is_multiple_of(BOUNDS_EVERY) {
+            self.check_bounds(node);
+        }
+        self.carry_out(node, of, effects);
     }
 
-    fn carry_out(&mut self, node: u8, effects: Vec<Effect>) {
-        self.watch_step(node, &effects);
+    /// The applied op of metadata and digests of the groups beside one, now and then.
+    fn digests_beside(&mut self, node: u8, of: GroupId) -> Option<(Op, Vec<(GroupId, u64)>)> {
+        if !self.oracles.isolation.wants_digests() {
+            return None;
+        }
+        let machine = self.nodes[usize::from(node)].machine.as_ref()?;
+        let beside = machine.groups().into_iter().filter(|group| *group != of);
+        let digests = beside.map(|group| (group, machine.digest(group)));
+        let applied = commit_min(machine.as_ref(), GroupId::METADATA);
+        Some((applied, digests.collect()))
+    }
+
+    fn compare_digests(&mut self, node: u8, of: GroupId, before: &(Op, Vec<(GroupId, u64)>)) {
+        let Some(machine) = &self.nodes[usize::from(node)].machine else {
+            return;
+        };
+        if commit_min(machine.as_ref(), GroupId::METADATA) != before.0 {
+            return;
+        }
+        let differs = |(group, digest): &&(GroupId, u64)| machine.digest(*group) != *digest;
+        let changed: Vec<GroupId> = before.1.iter().filter(differs).map(|it| it.0).collect();
+        let groups = before.1.len() + 1;
+        let judged = self
+            .oracles
+            .isolation
+            .frame(node, of, groups, changed.into_iter());
+        self.judge(judged);
+    }
+
+    /// Looks at the queues and tables of a node.
+    pub(crate) fn check_bounds(&mut self, node: u8) {
+        let bounds = self.bounds_of(node);
+        let judged = self.oracles.bounds.check(node, &bounds);
+        self.judge(judged);
+    }
+
+    pub(crate) fn bounds_of(&self, node: u8) -> Vec<Bound> {
+        let mut bounds = Vec::new();
+        if let Some(machine) = &self.nodes[usize::from(node)].machine {
+            machine.bounds(&mut bounds);
+        }
+        bounds
+    }
+
+    fn carry_out(&mut self, node: u8, of: Option<GroupId>, effects: Vec<Effect>) {
+        self.watch_step(node, of, &effects);
         let now = self.queue.now();
         let index = usize::from(node);
         let mut halted = None;

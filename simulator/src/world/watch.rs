@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use biplane_vsr::{Status, StatusView, TransferStage};
-use biplane_wire::{GroupId, Message, Op, PrepareHeader};
+use biplane_wire::{
+    Command, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader, StartViewHeader, Typed,
+};
 
 use super::World;
 use crate::machine::{Effect, GroupFacts};
 use crate::options::MachineKind;
 use crate::oracle::committed::Commit;
-use crate::oracle::{GroupKey, Violation};
+use crate::oracle::{GroupKey, Oracles, Violation};
 
 /// What was seen of a group on a node at its last step.
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ struct Seen {
     incarnation: u64,
     purges: u64,
     status: StatusView,
+    /// What was held above the applied op: it may be applied and evicted in one step.
+    ahead: Vec<Message>,
 }
 
 /// What was seen of all groups of all nodes.
@@ -33,26 +37,87 @@ struct Found {
 }
 
 impl World {
-    /// Looks at a node after a step, before its effects reach anyone.
-    pub(crate) fn watch_step(&mut self, node: u8, effects: &[Effect]) {
-        self.watch_groups(node);
-        let look = self.nodes[usize::from(node)].look();
+    /// Looks at a node after a step, before its effects reach anyone. `of` is the group of the
+    /// frame that caused it.
+    pub(crate) fn watch_step(&mut self, node: u8, of: Option<GroupId>, effects: &[Effect]) {
+        self.watch_groups(node, of);
         let mut judged = Ok(());
         for effect in effects {
             if let (Effect::Send { message, .. }, Ok(())) = (effect, &judged) {
+                let look = self.nodes[usize::from(node)].look();
                 judged = self.oracles.promises.send(look, message);
+                judged = judged.and_then(|()| self.judge_log(node, message));
             }
         }
         self.judge(judged);
     }
 
-    fn watch_groups(&mut self, node: u8) {
+    /// Votes and announcements: nothing is dropped without proof.
+    fn judge_log(&mut self, node: u8, message: &Message) -> Result<(), Violation> {
+        let group = match message.command() {
+            Command::DoViewChange => message.header::<DoViewChangeHeader>().group(),
+            Command::StartView => message.header::<StartViewHeader>().group(),
+            _ => return Ok(()),
+        };
+        let machine = self.nodes[usize::from(node)].machine.as_ref();
+        let Some(facts) = machine.and_then(|machine| machine.facts(group)) else {
+            return Ok(());
+        };
+        if self.oracles.is_exposed(group, facts.incarnation) {
+            return Ok(());
+        }
+        let key = self.log_key(node, group, &facts);
+        let Oracles {
+            truncation,
+            promises,
+            committed,
+            ..
+        } = &mut self.oracles;
+        if message.command() == Command::DoViewChange {
+            let Ok(vote) = Typed::decode(message.clone()) else {
+                return Ok(());
+            };
+            let given = |op| promises.given(node, key, op);
+            truncation.vote(node, key, &vote, given)
+        } else {
+            let Ok(announcement) = Typed::decode(message.clone()) else {
+                return Ok(());
+            };
+            truncation.announcement(node, key, &announcement, committed.canon(key))
+        }
+    }
+
+    /// A frame for one group changes no other, unless metadata was applied.
+    fn judge_isolation(
+        &mut self,
+        node: u8,
+        of: GroupId,
+        changed: &[(GroupId, Option<StatusView>, StatusView)],
+        groups: usize,
+    ) {
+        let applies = |(group, before, after): &(GroupId, Option<StatusView>, StatusView)| {
+            group.is_metadata() && before.is_none_or(|it| it.commit_min != after.commit_min)
+        };
+        if changed.iter().any(applies) {
+            return;
+        }
+        let known = changed.iter().filter(|(_, before, _)| before.is_some());
+        let ids = known.map(|(group, ..)| *group);
+        let judged = self.oracles.isolation.frame(node, of, groups, ids);
+        self.judge(judged);
+    }
+
+    fn watch_groups(&mut self, node: u8, of: Option<GroupId>) {
         let Some(machine) = &self.nodes[usize::from(node)].machine else {
             return;
         };
         let mut found = Vec::new();
         let mut changed = Vec::new();
-        for group in machine.groups() {
+        let mut looked = Vec::new();
+        let mut transferred = Vec::new();
+        let groups = machine.groups();
+        let count = groups.len();
+        for group in groups {
             let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group))
             else {
                 continue;
@@ -64,25 +129,63 @@ impl World {
                 continue;
             }
             let before = known.map_or(Op::ZERO, |known| known.status.commit_min);
+            let ahead = known.map_or(&[][..], |known| &known.ahead);
+            let mut gone = ahead.iter();
             let mut messages = Vec::new();
             let mut next = replica.log().next_held(before.next(), status.commit_min);
+            let mut done = before;
             while let Some(op) = next {
+                let missed = |message: &&Message| {
+                    let at = message.header::<PrepareHeader>().op();
+                    at > done && at < op
+                };
+                messages.extend(gone.by_ref().filter(missed).cloned());
                 messages.extend(replica.log().get(op).cloned());
+                done = op;
                 next = replica.log().next_held(op.next(), status.commit_min);
             }
+            let above = replica.log().iter().rev();
+            let above = above
+                .take_while(|message| message.header::<PrepareHeader>().op() > status.commit_min);
+            let mut ahead: Vec<Message> = above.cloned().collect();
+            ahead.reverse();
             let key = self.log_key(node, group, &facts);
             changed.push((group, known.map(|known| known.status), status));
+            let installed = known.is_some_and(|known| {
+                known.status.transfer_stage == TransferStage::Installing
+                    && status.transfer_stage == TransferStage::Idle
+            });
+            let place = (node, key, status.commit_min);
+            let wanted = self.oracles.faithful.wants(place.0, place.1, place.2);
+            if group.is_metadata() && (installed || wanted) {
+                transferred.push((key, status.commit_min, installed, machine.digest(group)));
+            }
             let seen = Seen {
                 incarnation: facts.incarnation,
                 purges: facts.purges,
                 status,
+                ahead,
             };
-            self.watch.seen.insert((node, group), seen);
+            looked.push((node, group, seen));
             found.push(Found {
                 key,
                 facts,
                 messages,
             });
+        }
+        for (node, group, seen) in looked {
+            self.watch.seen.insert((node, group), seen);
+        }
+        for (key, op, installed, digest) in transferred {
+            if installed {
+                self.oracles.faithful.installed(node, key, op, digest);
+            } else {
+                let judged = self.oracles.faithful.state(node, key, op, digest);
+                self.judge(judged);
+            }
+        }
+        if let Some(of) = of {
+            self.judge_isolation(node, of, &changed, count);
         }
         let machine = self.nodes[usize::from(node)].machine.as_ref();
         let gone: Vec<(GroupId, u64)> = self
@@ -134,8 +237,22 @@ impl World {
         }
         for message in &found.messages {
             let first = self.oracles.committed.commit(node, found.key, message)?;
+            if first == Commit::Again {
+                let op = message.header::<PrepareHeader>().op();
+                let Oracles {
+                    committed,
+                    faithful,
+                    ..
+                } = &mut self.oracles;
+                if let Some(canonical) = committed.canonical(found.key, op) {
+                    faithful.again(node, found.key, canonical, message)?;
+                }
+            }
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
+                if found.key.group.is_metadata() {
+                    self.oracles.fencing.committed(message.header())?;
+                }
                 if self.options.machine == MachineKind::Planes {
                     self.oracles
                         .exactly_once
