@@ -312,7 +312,8 @@ impl MetadataPlane {
         if self.install.is_some() {
             return None;
         }
-        self.replica.next_committed().cloned()
+        let next = self.replica.next_committed()?;
+        (!self.waits_for_disk(next)).then(|| next.clone())
     }
 
     fn halt(&mut self, reason: HaltReason, out: &mut Vec<Output>) {

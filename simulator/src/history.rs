@@ -281,7 +281,10 @@ impl History {
             if self.unsure.contains(&GroupId(group)) {
                 continue;
             }
-            let of_group = |asked: &Asked| matches!(asked, Asked::Append { group: other, .. } if *other == group);
+            let of_group = |asked: &Asked| match asked {
+                Asked::Append { group: other, .. } => *other == group,
+                _ => false,
+            };
             self.check_object(GroupId(group), &Appends, of_group)?;
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Prepares that remove data, found in the log at boot and not known committed.
 //!
 //! A restarted node may know a lower commit point than it had: the record of it is not written
-//! with every op. What it applied beyond is not undone on the disk.
+//! with every op. What it applied beyond is not undone on the disk. So such a prepare is applied
+//! only once it is in the own log for good, and after a restart partitions wait for it.
 
 use biplane_vsr::Status;
 use biplane_wire::{Message, Op, Operation, PrepareHeader};
@@ -10,22 +11,33 @@ use super::MetadataPlane;
 use crate::io::Output;
 use crate::state::topology::TopologyChange;
 
+/// Whether carrying an operation out removes data of partitions.
+fn removes_data(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::DeleteStream
+            | Operation::DeleteTopic
+            | Operation::DeletePartitions
+            | Operation::PurgeStream
+            | Operation::PurgeTopic
+    )
+}
+
 impl MetadataPlane {
+    /// Whether a committed prepare has to wait for the own disk. The cluster has settled on it,
+    /// but this node would not remember after a loss of power why the data is gone.
+    pub(super) fn waits_for_disk(&self, prepare: &Message) -> bool {
+        let header = prepare.header::<PrepareHeader>();
+        removes_data(header.operation()) && !self.replica.log().is_durable(header.op())
+    }
+
     /// Looks at boot for prepares that are not known committed and remove data.
     pub(super) fn find_removals<'a>(&mut self, log: impl Iterator<Item = &'a Message>) {
         let applied = self.replica.commit_min();
-        let removes = |header: &&PrepareHeader| {
-            matches!(
-                header.operation(),
-                Operation::DeleteStream
-                    | Operation::DeleteTopic
-                    | Operation::DeletePartitions
-                    | Operation::PurgeStream
-                    | Operation::PurgeTopic
-            )
-        };
         let headers = log.map(|prepare| prepare.header::<PrepareHeader>());
-        let above = headers.filter(removes).map(PrepareHeader::op);
+        let above = headers
+            .filter(|header| removes_data(header.operation()))
+            .map(PrepareHeader::op);
         self.unsettled = above.filter(|op| *op > applied).max();
     }
 

@@ -146,7 +146,7 @@ impl Group {
                 RepairOutput::RaiseFloor { .. } if self.replica.commit_min() > Op::ZERO => {
                     self.arm_transfer(self.replica.primary(), context);
                 }
-                // A window that is all there and has no messages says nothing about those below.
+                // A window without messages says nothing about those below.
                 RepairOutput::RaiseFloor { to } if self.lacks_evidence(to) => {
                     self.arm_transfer(self.replica.primary(), context);
                 }
@@ -176,8 +176,10 @@ impl Group {
         if floor >= to {
             return false;
         }
+        // More may have been committed since the session asked: what is missing of it is no
+        // evidence either.
         let window = GroupHistory::of(&self.replica, &self.state, &self.segments).window(floor, to);
-        window.first_missing.is_none() && window.base_min.is_none()
+        window.base_min.is_none()
     }
 
     /// A peer lacks operations.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_wire::{ClientId, GroupId, Op, PrepareHeader, RequestNumber};
+use biplane_wire::{ClientId, GroupId, Op, Operation, PrepareHeader, RequestNumber};
 
 use super::{GroupKey, Violation};
 
@@ -31,6 +31,13 @@ impl ExactlyOnce {
     /// The request had committed before.
     pub fn committed(&mut self, key: GroupKey, header: &PrepareHeader) -> Result<(), Violation> {
         let request = (header.client(), header.request());
+        if key.group.is_metadata() && header.operation() == Operation::Logout {
+            // The session is gone, and with it what its numbers stood for: the client may begin
+            // to count anew.
+            self.committed
+                .retain(|(_, (client, _)), _| *client != request.0);
+            return Ok(());
+        }
         let numbered = request.1.0 > 0 && request.1.0 < u64::MAX && request.0.0 != 0;
         if !key.group.is_metadata() || !numbered {
             return Ok(());
@@ -123,6 +130,10 @@ mod tests {
             .expect("a login has no number");
         let again = oracle.committed(KEY, &header(5, 1)).expect_err("again");
         assert_eq!(again.oracle, "O8 exactly once");
+        let mut logout = header(6, 3);
+        logout.set_operation(Operation::Logout);
+        oracle.committed(KEY, &logout).expect("the end of it");
+        oracle.committed(KEY, &header(7, 1)).expect("counted anew");
     }
 
     #[test]
