@@ -35,7 +35,7 @@ pub enum WorkloadKind {
     /// For bare groups.
     Bare(BareWorkload),
     /// For the planes.
-    Planes(planes::PlanesWorkload),
+    Planes(Box<planes::PlanesWorkload>),
 }
 
 impl WorkloadKind {
@@ -44,7 +44,9 @@ impl WorkloadKind {
     pub fn new(index: u32, options: &Options) -> Self {
         match options.machine {
             MachineKind::Bare => Self::Bare(BareWorkload::new(index, options.partitions)),
-            MachineKind::Planes => Self::Planes(planes::PlanesWorkload::new(index, options)),
+            MachineKind::Planes => {
+                Self::Planes(Box::new(planes::PlanesWorkload::new(index, options)))
+            }
         }
     }
 

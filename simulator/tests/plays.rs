@@ -246,10 +246,7 @@ fn memory_only_group_goes_on_when_a_holder_forgets_and_the_other_is_cut_off() {
         play.isolate(first);
         play.start(second);
         play.run(3 * ELECTION);
-        assert!(
-            progresses(play),
-            "the two go on without the one that knows"
-        );
+        assert!(progresses(play), "the two go on without the one that knows");
         play.heal_network();
         play.run(ELECTION);
         assert!(progresses(play));
