@@ -5,6 +5,8 @@
 //! forget. And what is known to be committed never goes: the log a primary announces names the
 //! canonical prepares up to the last op that was committed anywhere.
 
+use std::collections::BTreeSet;
+
 use biplane_wire::{Checksum, DoViewChangeHeader, Op, StartViewHeader, Suffix, Typed};
 
 use super::committed::Canon;
@@ -13,6 +15,8 @@ use super::{GroupKey, Violation};
 /// Counts what was checked.
 #[derive(Debug, Default)]
 pub struct Truncation {
+    /// Nodes that lost their disk.
+    wiped: BTreeSet<u8>,
     /// Denials and announced ops checked.
     pub checked: u64,
 }
@@ -50,6 +54,11 @@ impl Truncation {
         Ok(())
     }
 
+    /// A node lost its disk on purpose: it begins in the first view as if it had never run.
+    pub fn wipe(&mut self, node: u8) {
+        self.wiped.insert(node);
+    }
+
     /// A primary announces its log.
     ///
     /// # Errors
@@ -66,6 +75,10 @@ impl Truncation {
             return Ok(());
         };
         let header = frame.header();
+        if header.op() == Op::ZERO && self.wiped.contains(&node) {
+            // Nobody who has been in a later view listens; see F11 in docs/simulation.md.
+            return Ok(());
+        }
         let view = header.frame.view();
         // A primary that was deposed and does not know it yet speaks of what was before.
         let is_owed = |op: Op| {

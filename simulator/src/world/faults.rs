@@ -293,6 +293,7 @@ impl World {
         self.nodes[usize::from(node)].disk.wipe();
         self.oracles.promises.wipe(node);
         self.oracles.files.forget(node);
+        self.oracles.truncation.wipe(node);
         self.start_later(node);
         true
     }
