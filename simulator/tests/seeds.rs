@@ -124,7 +124,7 @@ fn keeping_a_log_changes_nothing() {
 fn every_oracle_compares_something_in_runs_of_the_planes() {
     let mut silent: Option<BTreeSet<&str>> = None;
     let crashes = (1..=6).map(|seed| (seed, Profile::Crash));
-    let transfers = (1..=12).map(|seed| (seed, Profile::Transfer));
+    let transfers = (1..=20).map(|seed| (seed, Profile::Transfer));
     for (seed, profile) in crashes.chain(transfers) {
         let options = three_replicas(seed, profile);
         assert_eq!(options.machine, MachineKind::Planes);

@@ -1,27 +1,21 @@
 //! O12: what is repaired or transferred is the same, byte for byte.
 //!
 //! The identity of a prepare of a partition does not cover its body, so bodies are compared as
-//! well wherever a replica commits an op again. State that came by transfer has the digest that
-//! another replica had, or comes to have, at the same op.
+//! well wherever a replica commits an op again. State that came by transfer has the digest of
+//! another replica's, as soon as both stand at the same op.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use biplane_wire::{Message, Op, PrepareHeader};
 
 use super::committed::describe;
 use super::{GroupKey, Violation};
 
-/// A digest of a replica's state right after an install.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Installed {
-    node: u8,
-    digest: u64,
-}
-
 /// Bodies and installed states.
 #[derive(Debug, Default)]
 pub struct Faithful {
-    installed: BTreeMap<(GroupKey, Op), Installed>,
+    /// Nodes that installed metadata and were not compared since.
+    installed: BTreeSet<u8>,
     /// Bodies compared.
     pub bodies: u64,
     /// Installed states compared.
@@ -50,36 +44,37 @@ impl Faithful {
         Err(Violation::new("O12 faithful repair", key.group, text))
     }
 
-    /// A transfer was installed.
-    pub fn installed(&mut self, node: u8, key: GroupKey, op: Op, digest: u64) {
-        self.installed
-            .entry((key, op))
-            .or_insert(Installed { node, digest });
+    /// A node installed transferred metadata.
+    pub fn installed(&mut self, node: u8) {
+        self.installed.insert(node);
     }
 
-    /// Whether somebody installed state at this op, so that another's digest there is of use.
+    /// Nodes whose installed state is to be compared with another's at the same op.
     #[must_use]
-    pub fn wants(&self, node: u8, key: GroupKey, op: Op) -> bool {
-        let known = self.installed.get(&(key, op));
-        known.is_some_and(|known| known.node != node)
+    pub fn pending(&self) -> Vec<u8> {
+        self.installed.iter().copied().collect()
     }
 
-    /// Another replica stands at an op at which a transfer was installed.
+    /// A node that installed state stands at the same op as another.
     ///
     /// # Errors
     ///
     /// Their states differ.
-    pub fn state(&mut self, node: u8, key: GroupKey, op: Op, digest: u64) -> Result<(), Violation> {
-        let Some(known) = self.installed.remove(&(key, op)) else {
-            return Ok(());
-        };
+    pub fn state(
+        &mut self,
+        key: GroupKey,
+        op: Op,
+        installed: (u8, u64),
+        other: (u8, u64),
+    ) -> Result<(), Violation> {
+        self.installed.remove(&installed.0);
         self.states += 1;
-        if known.digest == digest {
+        if installed.1 == other.1 {
             return Ok(());
         }
         let text = format!(
-            "n{} installed state {:016x} at op {op}, where n{node} has {digest:016x}",
-            known.node, known.digest
+            "n{} installed state and has {:016x} at op {op}, where n{} has {:016x}",
+            installed.0, installed.1, other.0, other.1
         );
         Err(Violation::new("O12 faithful transfer", key.group, text))
     }
@@ -118,14 +113,14 @@ mod tests {
     #[test]
     fn an_installed_state_is_compared_once_with_another_replica() {
         let mut faithful = Faithful::default();
-        faithful.installed(1, KEY, Op(9), 77);
-        assert!(!faithful.wants(1, KEY, Op(9)), "with itself");
-        assert!(!faithful.wants(0, KEY, Op(8)), "elsewhere");
-        assert!(faithful.wants(0, KEY, Op(9)));
-        faithful.state(0, KEY, Op(9), 77).expect("equal");
-        assert!(!faithful.wants(0, KEY, Op(9)));
-        faithful.installed(1, KEY, Op(12), 77);
-        assert!(faithful.state(2, KEY, Op(12), 78).is_err());
+        assert!(faithful.pending().is_empty());
+        faithful.installed(1);
+        assert_eq!(faithful.pending(), [1]);
+        faithful.state(KEY, Op(9), (1, 77), (0, 77)).expect("equal");
+        assert!(faithful.pending().is_empty());
+        faithful.installed(1);
+        let other = faithful.state(KEY, Op(12), (1, 77), (2, 78));
+        assert_eq!(other.expect_err("differs").oracle, "O12 faithful transfer");
         assert_eq!(faithful.states, 2);
     }
 }

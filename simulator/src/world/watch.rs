@@ -8,7 +8,7 @@ use biplane_wire::{
 };
 
 use super::World;
-use crate::machine::{Effect, GroupFacts};
+use crate::machine::{Effect, GroupFacts, commit_min};
 use crate::options::MachineKind;
 use crate::oracle::committed::Commit;
 use crate::oracle::{GroupKey, Oracles, Violation};
@@ -87,6 +87,31 @@ impl World {
         }
     }
 
+    /// Metadata that came by transfer is what others have at the same op.
+    fn judge_installed(&mut self) -> Result<(), Violation> {
+        let group = GroupId::METADATA;
+        for installed in self.oracles.faithful.pending() {
+            let machine = |node: u8| self.nodes[usize::from(node)].machine.as_deref();
+            let Some(own) = machine(installed) else {
+                continue;
+            };
+            let op = commit_min(own, group);
+            let others = (0..self.options.replicas).filter(|&node| node != installed);
+            let mut running = others.filter_map(|node| Some((node, machine(node)?)));
+            let Some((other, theirs)) = running.find(|(_, it)| commit_min(*it, group) == op) else {
+                continue;
+            };
+            let digests = (own.digest(group), theirs.digest(group));
+            let key = GroupKey {
+                group,
+                incarnation: 0,
+            };
+            let faithful = &mut self.oracles.faithful;
+            faithful.state(key, op, (installed, digests.0), (other, digests.1))?;
+        }
+        Ok(())
+    }
+
     /// A frame for one group changes no other, unless metadata was applied.
     fn judge_isolation(
         &mut self,
@@ -114,7 +139,7 @@ impl World {
         let mut found = Vec::new();
         let mut changed = Vec::new();
         let mut looked = Vec::new();
-        let mut transferred = Vec::new();
+        let (mut metadata_moved, mut metadata_installed) = (false, false);
         let groups = machine.groups();
         let count = groups.len();
         for group in groups {
@@ -155,11 +180,8 @@ impl World {
                 known.status.transfer_stage == TransferStage::Installing
                     && status.transfer_stage == TransferStage::Idle
             });
-            let place = (node, key, status.commit_min);
-            let wanted = self.oracles.faithful.wants(place.0, place.1, place.2);
-            if group.is_metadata() && (installed || wanted) {
-                transferred.push((key, status.commit_min, installed, machine.digest(group)));
-            }
+            metadata_moved |= group.is_metadata();
+            metadata_installed |= group.is_metadata() && installed;
             let seen = Seen {
                 incarnation: facts.incarnation,
                 purges: facts.purges,
@@ -176,13 +198,12 @@ impl World {
         for (node, group, seen) in looked {
             self.watch.seen.insert((node, group), seen);
         }
-        for (key, op, installed, digest) in transferred {
-            if installed {
-                self.oracles.faithful.installed(node, key, op, digest);
-            } else {
-                let judged = self.oracles.faithful.state(node, key, op, digest);
-                self.judge(judged);
-            }
+        if metadata_installed {
+            self.oracles.faithful.installed(node);
+        }
+        if metadata_moved {
+            let judged = self.judge_installed();
+            self.judge(judged);
         }
         if let Some(of) = of {
             self.judge_isolation(node, of, &changed, count);
