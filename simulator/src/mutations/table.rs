@@ -101,7 +101,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["O1", "O3"],
         Profile::Lite,
         &[],
-        52,
+        40,
     ),
     known(
         Mutation::Core(Core::NackQuorumLow),
@@ -109,7 +109,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["O1"],
         Profile::Lite,
         &[],
-        20,
+        12,
     ),
     known(
         Mutation::Core(Core::HeldBeforeSync),
@@ -120,29 +120,12 @@ pub const MUTATIONS: &[Expectation] = &[
         8,
     ),
     known(
-        Mutation::Core(Core::DamagedIsDenied),
-        "damaged-is-denied",
-        &["O1", "O4", "O5"],
-        Profile::Lite,
-        &[
-            "clients=24",
-            "think=1",
-            "tiny=false",
-            "rot=60",
-            "rotspares=2048",
-            "crash=700",
-            "requests=2000",
-            "partitions=1",
-        ],
-        300,
-    ),
-    known(
         Mutation::Core(Core::DamagedIsForgotten),
         "damaged-is-forgotten",
         &["O10"],
         Profile::Lite,
         &["rot=60", "rotspares=2048", "crash=700"],
-        20,
+        8,
     ),
     known(
         Mutation::Core(Core::LogViewAtMerge),
@@ -174,7 +157,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["O1", "liveness"],
         Profile::Lite,
         &[],
-        20,
+        8,
     ),
     known(
         Mutation::Core(Core::ElectWithoutBodies),
@@ -238,7 +221,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["panic"],
         Profile::Lite,
         &[],
-        8,
+        12,
     ),
     known(
         Mutation::Core(Core::CutTakesWhatItKeeps),
@@ -262,6 +245,11 @@ pub const MUTATIONS: &[Expectation] = &[
 /// bare groups were tried. Each is held by a test of the core; a second rule covers for it in
 /// whole runs, or what would show it is rarer than the faults that are drawn.
 pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
+    (
+        Mutation::Core(Core::DamagedIsDenied),
+        "damaged-is-denied",
+        460,
+    ),
     (
         Mutation::Core(Core::LogViewBeforeBodies),
         "log-view-before-bodies",
