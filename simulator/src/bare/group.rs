@@ -72,6 +72,9 @@ pub(super) struct BareGroup {
     requester: Requester,
     store: Store,
     digest: u64,
+    /// Whether the disk knows of the group. Until then a crash would bring it back as one that
+    /// never ran, and it would give the numbers of the first view again.
+    has_trace: bool,
     /// Requests in the log or the queue here, by token.
     waiting: BTreeMap<u64, ()>,
 }
@@ -123,7 +126,9 @@ impl BareGroup {
         });
         let plane = BarePlane { durability };
         let waiting = BTreeMap::new();
+        let has_trace = store.has_trace();
         let mut this = Self {
+            has_trace,
             group,
             replica,
             plane,
@@ -180,6 +185,9 @@ impl BareGroup {
         let mut requests = Vec::new();
         self.store.tick(&mut requests);
         out.extend(requests.into_iter().map(Effect::Disk));
+        if !self.has_trace {
+            return;
+        }
         self.input(Input::Tick { wall_micros }, out);
         let mut repairs = Vec::new();
         let (view, need) = (self.view(), self.replica.repair_need());
@@ -205,6 +213,14 @@ impl BareGroup {
         wall_micros: u64,
         out: &mut Vec<Effect>,
     ) {
+        if !self.has_trace {
+            let answer = Answer::Transient {
+                maybe: false,
+                code: 58,
+            };
+            out.push(Effect::Answer { token, answer });
+            return;
+        }
         let mut outputs = Vec::new();
         let admission =
             self.replica
@@ -231,6 +247,7 @@ impl BareGroup {
             Ok(Completed { durable, events }) => {
                 out.extend(requests.into_iter().map(Effect::Disk));
                 if let Some((view, log_view)) = durable {
+                    self.has_trace = true;
                     self.input(Input::ViewPersisted { view, log_view }, out);
                 }
                 let mut outputs = Vec::new();
@@ -242,6 +259,9 @@ impl BareGroup {
     }
 
     pub(super) fn frame(&mut self, frame: ReplicaFrame, out: &mut Vec<Effect>) {
+        if !self.has_trace {
+            return;
+        }
         let mut repairs = Vec::new();
         let budget = &mut Budget::unlimited();
         match frame {

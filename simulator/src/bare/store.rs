@@ -50,6 +50,8 @@ pub(super) struct Store {
     folder_ready: bool,
     waiting: Vec<DiskRequest>,
     wal: Option<Wal>,
+    /// Whether anything of the group was found on the disk.
+    found: bool,
 }
 
 impl Store {
@@ -119,11 +121,16 @@ impl Store {
             folder_ready: false,
             waiting: outputs.into_iter().filter_map(disk_request).collect(),
             wal,
+            found: used,
         };
         if !used {
             store.persist(View(0), View(0), Op::ZERO, out);
         }
         Ok((store, boot))
+    }
+
+    pub(super) fn has_trace(&self) -> bool {
+        self.found
     }
 
     pub(super) fn owns(&self, queue: QueueId) -> bool {

@@ -170,10 +170,10 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::ViewAdoptedAgain),
         "view-adopted-again",
-        &["O1"],
+        &["O1", "O4"],
         Profile::Net,
         &["bare=true", "datagram=true", "replicas=3"],
-        1060,
+        260,
     ),
     known(
         Mutation::Core(Core::SuffixForgotten),
@@ -231,20 +231,17 @@ pub const MUTATIONS: &[Expectation] = &[
         &[],
         700,
     ),
-    known(
-        Mutation::Core(Core::NoPersistRetry),
-        "no-persist-retry",
-        &["liveness"],
-        Profile::Disk,
-        &["bare=true", "replicas=3"],
-        240,
-    ),
 ];
 
 /// Rules of the core whose absence no run has shown yet, and how many seeds of `lite` or with
 /// bare groups were tried. Each is held by a test of the core; a second rule covers for it in
 /// whole runs, or what would show it is rarer than the faults that are drawn.
 pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
+    (
+        Mutation::Core(Core::NoPersistRetry),
+        "no-persist-retry",
+        240,
+    ),
     (
         Mutation::Core(Core::DamagedIsDenied),
         "damaged-is-denied",
