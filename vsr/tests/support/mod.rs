@@ -9,6 +9,7 @@
 
 pub mod frames;
 pub mod node;
+pub mod orders;
 pub mod play;
 pub mod solo;
 
@@ -23,6 +24,7 @@ use biplane_wire::{
 };
 
 pub use node::Node;
+pub use orders::orders;
 use node::positions;
 
 /// A frame on its way.
@@ -88,22 +90,6 @@ pub fn config(kind: Kind, replica: u8, count: u8) -> Config {
         incarnation: if metadata { 1 } else { 0 },
         seed: u64::from(replica),
     }
-}
-
-/// Every order of `count` things.
-pub fn orders(count: usize) -> Vec<Vec<usize>> {
-    let mut all = vec![Vec::new()];
-    for next in 0..count {
-        let longer = all.iter().flat_map(|order: &Vec<usize>| {
-            (0..=order.len()).map(move |place| {
-                let mut order = order.clone();
-                order.insert(place, next);
-                order
-            })
-        });
-        all = longer.collect();
-    }
-    all
 }
 
 impl Cluster {
