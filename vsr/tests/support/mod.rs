@@ -24,8 +24,8 @@ use biplane_wire::{
 };
 
 pub use node::Node;
-pub use orders::orders;
 use node::positions;
+pub use orders::orders;
 
 /// A frame on its way.
 #[derive(Clone, Debug)]
