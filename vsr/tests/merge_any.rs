@@ -254,7 +254,7 @@ fn every_set_of_votes_of_three_about_two_ops() {
     let (mut sets, mut decided) = (0_u64, 0_u64);
     let mut check = |votes: &[Vote]| {
         let outcome = merge(votes, 3, Op(0));
-        for order in support::orders(votes.len()) {
+        for order in support::orders::orders(votes.len()) {
             let turned: Vec<Vote> = order.iter().map(|index| votes[*index].clone()).collect();
             assert!(
                 merge(&turned, 3, Op(0)) == outcome,

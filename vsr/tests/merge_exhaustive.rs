@@ -251,7 +251,7 @@ fn check(group: &Group, first: PrepareHeader, damaged: bool) {
             .map(|member| group[usize::from(*member)].vote(*member, first))
             .collect();
         let outcome = merge(&votes, COUNT, Op(0));
-        for order in support::orders(votes.len()) {
+        for order in support::orders::orders(votes.len()) {
             let turned: Vec<Vote> = order.iter().map(|index| votes[*index].clone()).collect();
             assert!(
                 merge(&turned, COUNT, Op(0)) == outcome,

@@ -114,7 +114,7 @@ fn outcome(count: u8, votes: &[&str]) -> String {
 fn check(name: &str, count: u8, votes: &[&str], expected: &str) {
     assert_eq!(outcome(count, votes), expected, "{name}: {votes:?}");
     // Who cast which vote does not matter, nor in which order they came.
-    for order in support::orders(votes.len()) {
+    for order in support::orders::orders(votes.len()) {
         let turned: Vec<&str> = order.iter().map(|index| votes[*index]).collect();
         assert_eq!(outcome(count, &turned), expected, "{name}: {turned:?}");
     }

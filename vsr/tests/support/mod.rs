@@ -25,7 +25,6 @@ use biplane_wire::{
 
 pub use node::Node;
 use node::positions;
-pub use orders::orders;
 
 /// A frame on its way.
 #[derive(Clone, Debug)]
