@@ -1,19 +1,20 @@
-//! The message batch: the one layout of request body, prepare body, segment record and poll
-//! reply (chapter 01 section 12, chapter 06 section 1.4). Views over bytes that are never moved.
+//! The message batch as the plane uses it (chapter 01 section 12, chapter 06 section 1.4): the
+//! views of the wire crate, with the fields the plane keeps of a batch and the reasons it tells
+//! apart.
 //!
 //! A batch is verified once where it enters a node: at admission on the primary, before
 //! journaling on a backup, when a segment is read. Stamping rewrites three header fields and
 //! hashes 44 bytes and 8 per message, never the messages.
 
-use biplane_wire::xxh3;
-use xxhash_rust::xxh3::Xxh3;
+use biplane_wire::batch::BATCH_HEADER_SIZE;
+use biplane_wire::{
+    Batch, BatchError as WireError, BatchHeader as WireHeader, Verify, stamp_batch,
+};
 
 use crate::segments::BatchMeta;
 
 /// Size of the batch header.
-pub const BATCH_HEADER: usize = 256;
-/// Size of a message frame's header.
-pub const FRAME_HEADER: usize = 48;
+pub const BATCH_HEADER: usize = BATCH_HEADER_SIZE;
 
 /// The fields of a batch header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +25,9 @@ pub struct BatchHeader {
     pub base_offset: u64,
     /// Broker append time in microseconds; 0 from a producer.
     pub base_timestamp: u64,
-    /// Smallest message time of the producer, in microseconds.
-    pub origin_timestamp: u64,
     /// Bytes of the batch, header included.
     pub length: u64,
-    /// Checksum over the fields above, the count and the frames' checksums.
+    /// Checksum over header fields and the frames' checksums.
     pub checksum: u64,
     /// Frames in the batch.
     pub count: u32,
@@ -62,42 +61,31 @@ impl BatchError {
     }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let field = bytes.get(at..)?.first_chunk::<8>()?;
-    Some(u64::from_le_bytes(*field))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let field = bytes.get(at..)?.first_chunk::<4>()?;
-    Some(u32::from_le_bytes(*field))
+impl From<WireError> for BatchError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Malformed(_) => Self::Layout,
+            WireError::MessageChecksum { .. } => Self::Frame,
+            WireError::BatchChecksum { .. } => Self::Checksum,
+        }
+    }
 }
 
 impl BatchHeader {
     /// Reads the header in front of `bytes`; nothing is verified.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let header = bytes.first_chunk::<BATCH_HEADER>()?;
-        Some(Self {
-            partition_id: u64_at(header, 0)?,
-            base_offset: u64_at(header, 8)?,
-            base_timestamp: u64_at(header, 16)?,
-            origin_timestamp: u64_at(header, 24)?,
-            length: u64_at(header, 32)?,
-            checksum: u64_at(header, 40)?,
-            count: u32_at(header, 48)?,
-        })
+        WireHeader::over(bytes).map(Self::of)
     }
 
-    /// The 256 header bytes.
-    pub fn encode(&self) -> [u8; BATCH_HEADER] {
-        let mut out = [0; BATCH_HEADER];
-        out[..8].copy_from_slice(&self.partition_id.to_le_bytes());
-        out[8..16].copy_from_slice(&self.base_offset.to_le_bytes());
-        out[16..24].copy_from_slice(&self.base_timestamp.to_le_bytes());
-        out[24..32].copy_from_slice(&self.origin_timestamp.to_le_bytes());
-        out[32..40].copy_from_slice(&self.length.to_le_bytes());
-        out[40..48].copy_from_slice(&self.checksum.to_le_bytes());
-        out[48..52].copy_from_slice(&self.count.to_le_bytes());
-        out
+    fn of(header: &WireHeader) -> Self {
+        Self {
+            partition_id: header.partition_id(),
+            base_offset: header.base_offset(),
+            base_timestamp: header.base_timestamp(),
+            length: header.batch_length(),
+            checksum: header.batch_checksum(),
+            count: header.message_count(),
+        }
     }
 
     /// What the segments need to know of the batch.
@@ -109,85 +97,6 @@ impl BatchHeader {
             len: self.length,
         }
     }
-
-    fn hasher(&self) -> ChecksumHasher {
-        let mut hasher = ChecksumHasher {
-            hash: Xxh3::new(),
-            held: [0; HELD],
-            len: 0,
-        };
-        hasher.hash.update(&self.encode()[..40]);
-        hasher.hash.update(&self.count.to_le_bytes());
-        hasher
-    }
-}
-
-const HELD: usize = 1024;
-
-/// The batch checksum over a stream of frame checksums, fed in runs that are worth a call.
-struct ChecksumHasher {
-    hash: Xxh3,
-    held: [u8; HELD],
-    len: usize,
-}
-
-impl ChecksumHasher {
-    fn frame(&mut self, checksum: &[u8; 8]) {
-        if self.len == HELD {
-            self.hash.update(&self.held);
-            self.len = 0;
-        }
-        self.held[self.len..self.len + 8].copy_from_slice(checksum);
-        self.len += 8;
-    }
-
-    fn finish(mut self) -> u64 {
-        self.hash.update(&self.held[..self.len]);
-        self.hash.digest()
-    }
-}
-
-/// The frames of a blob, as long as their layout holds.
-struct Frames<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Frames<'a> {
-    type Item = Result<&'a [u8], BatchError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let Some((frame, rest)) = split_frame(self.rest) else {
-            self.rest = &[];
-            return Some(Err(BatchError::Layout));
-        };
-        self.rest = rest;
-        Some(Ok(frame))
-    }
-}
-
-fn split_frame(blob: &[u8]) -> Option<(&[u8], &[u8])> {
-    let header = blob.first_chunk::<FRAME_HEADER>()?;
-    if header[40..48] != [0; 8] {
-        return None;
-    }
-    let headers = u32_at(header, 32)? as usize;
-    let payload = u32_at(header, 36)? as usize;
-    blob.split_at_checked(FRAME_HEADER.checked_add(headers)?.checked_add(payload)?)
-}
-
-/// Checks header bounds and reserved bytes and cuts the batch off the front of `bytes`.
-fn split_batch(bytes: &[u8]) -> Result<(BatchHeader, &[u8]), BatchError> {
-    let header = BatchHeader::read(bytes).ok_or(BatchError::Incomplete)?;
-    let reserved = &bytes[52..BATCH_HEADER];
-    if header.length < BATCH_HEADER as u64 || reserved.iter().fold(0, |seen, b| seen | b) != 0 {
-        return Err(BatchError::Layout);
-    }
-    let length = usize::try_from(header.length).map_err(|_| BatchError::Incomplete)?;
-    let batch = bytes.get(..length).ok_or(BatchError::Incomplete)?;
-    Ok((header, batch))
 }
 
 /// Verifies the batch in front of `bytes` in full; more may follow it.
@@ -196,29 +105,13 @@ fn split_batch(bytes: &[u8]) -> Result<(BatchHeader, &[u8]), BatchError> {
 ///
 /// The first rule of chapter 01 section 12.4 that is broken.
 pub fn verify_first(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
-    let (header, batch) = split_batch(bytes)?;
-    let mut hasher = header.hasher();
-    let mut count = 0u32;
-    for frame in (Frames {
-        rest: &batch[BATCH_HEADER..],
-    }) {
-        let frame = frame?;
-        let Some((stored, covered)) = frame.split_first_chunk::<8>() else {
-            return Err(BatchError::Layout);
-        };
-        if *stored != xxh3(covered).to_le_bytes() {
-            return Err(BatchError::Frame);
-        }
-        hasher.frame(stored);
-        count = count.wrapping_add(1);
+    let header = WireHeader::over(bytes).ok_or(BatchError::Incomplete)?;
+    let is_header = header.batch_length() >= BATCH_HEADER as u64 && header.reserved_is_zero();
+    if is_header && header.batch_length() > bytes.len() as u64 {
+        return Err(BatchError::Incomplete);
     }
-    if count != header.count {
-        return Err(BatchError::Layout);
-    }
-    if hasher.finish() != header.checksum {
-        return Err(BatchError::Checksum);
-    }
-    Ok(header)
+    let (batch, _) = Batch::decode_prefix(bytes, Verify::Checksums)?;
+    Ok(BatchHeader::of(batch.header()))
 }
 
 /// Verifies that `bytes` is exactly one batch with at least one message.
@@ -241,19 +134,12 @@ pub fn verify(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
 ///
 /// When `batch` is not a batch; it was verified at admission.
 pub fn stamp(batch: &mut [u8], base_offset: u64, base_timestamp: u64) -> BatchMeta {
-    let mut header = BatchHeader::read(batch).expect("a batch verified at admission");
-    header.base_offset = base_offset;
-    header.base_timestamp = base_timestamp;
-    let mut hasher = header.hasher();
-    for frame in (Frames {
-        rest: &batch[BATCH_HEADER..],
-    }) {
-        let frame = frame.expect("frames verified at admission");
-        hasher.frame(frame.first_chunk().expect("a frame has a header"));
-    }
-    header.checksum = hasher.finish();
-    batch[..BATCH_HEADER].copy_from_slice(&header.encode());
-    header.meta()
+    let partition = BatchHeader::read(batch).and_then(|it| u32::try_from(it.partition_id).ok());
+    let partition = partition.expect("a batch converted at admission");
+    stamp_batch(batch, partition, base_offset, base_timestamp)
+        .expect("a batch verified at admission");
+    let header = BatchHeader::read(batch);
+    header.expect("a batch has a header").meta()
 }
 
 /// A part of a batch: a rewritten header and a range of frames that stay where they are.
@@ -270,37 +156,23 @@ pub struct Slice {
 /// Cuts frames `skip..skip + take` out of a batch. `take` is bounded by the batch; `None` when
 /// no frame is left or the layout is broken.
 pub fn slice(batch: &[u8], skip: u32, take: u32) -> Option<Slice> {
-    let (header, batch) = split_batch(batch).ok()?;
-    let mut at = BATCH_HEADER;
-    let mut frames = Frames {
-        rest: batch.get(BATCH_HEADER..)?,
-    };
-    for _ in 0..skip {
-        at += frames.next()?.ok()?.len();
+    let (batch, _) = Batch::decode_prefix(batch, Verify::Layout).ok()?;
+    let chosen = || batch.frame_ranges().skip(skip as usize).take(take as usize);
+    let mut frames: Option<std::ops::Range<usize>> = None;
+    let mut count = 0;
+    for (range, _) in chosen() {
+        frames = Some(frames.map_or(range.clone(), |before| before.start..range.end));
+        count += 1;
     }
-    let start = at;
-    let mut checksums = Vec::new();
-    while checksums.len() < take as usize {
-        let Some(frame) = frames.next() else { break };
-        let frame = frame.ok()?;
-        checksums.push(*frame.first_chunk::<8>()?);
-        at += frame.len();
-    }
-    if checksums.is_empty() {
-        return None;
-    }
-    let count = u32::try_from(checksums.len()).ok()?;
-    let mut cut = BatchHeader {
-        length: (BATCH_HEADER + at - start) as u64,
-        count,
-        ..header
-    };
-    let mut hasher = cut.hasher();
-    checksums.iter().for_each(|checksum| hasher.frame(checksum));
-    cut.checksum = hasher.finish();
+    let frames = frames?;
+    let mut header = *batch.header();
+    header.set_batch_length((BATCH_HEADER + frames.len()) as u64);
+    header.set_message_count(count);
+    let checksum = header.checksum_over(chosen().map(|(_, frame)| frame.header.checksum()));
+    header.set_batch_checksum(checksum);
     Some(Slice {
-        header: cut.encode(),
-        frames: start..at,
+        header: header.to_bytes(),
+        frames,
         count,
     })
 }

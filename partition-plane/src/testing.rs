@@ -1,9 +1,10 @@
 //! Bytes that the tests of several files share: the frames and batches of chapter 06
 //! section 23.
 
-use biplane_wire::xxh3;
+use biplane_wire::batch::FRAME_HEADER_SIZE;
+use biplane_wire::{BatchHeader, xxh3};
 
-use crate::batch::{BATCH_HEADER, BatchHeader, FRAME_HEADER, stamp};
+use crate::batch::{BATCH_HEADER, stamp};
 
 /// Base time of the vectors, in microseconds.
 pub(crate) const T: u64 = 1_700_000_000_000_000;
@@ -21,7 +22,7 @@ pub(crate) static FRAMES: std::sync::LazyLock<[Vec<u8>; 4]> = std::sync::LazyLoc
 
 /// One message frame.
 pub(crate) fn frame(id: u128, delta: u32, time: u32, payload: &[u8], headers: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; FRAME_HEADER];
+    let mut out = vec![0; FRAME_HEADER_SIZE];
     out[8..24].copy_from_slice(&id.to_le_bytes());
     out[24..28].copy_from_slice(&delta.to_le_bytes());
     out[28..32].copy_from_slice(&time.to_le_bytes());
@@ -37,16 +38,11 @@ pub(crate) fn frame(id: u128, delta: u32, time: u32, payload: &[u8], headers: &[
 /// A batch as a producer sends it, of arbitrary frames.
 pub(crate) fn batch_of(frames: &[Vec<u8>], origin_timestamp: u64) -> Vec<u8> {
     let length = BATCH_HEADER + frames.iter().map(Vec::len).sum::<usize>();
-    let header = BatchHeader {
-        partition_id: 0,
-        base_offset: 0,
-        base_timestamp: 0,
-        origin_timestamp,
-        length: length as u64,
-        checksum: 0,
-        count: frames.len() as u32,
-    };
-    let mut out = header.encode().to_vec();
+    let mut header = BatchHeader::new();
+    header.set_origin_timestamp(origin_timestamp);
+    header.set_batch_length(length as u64);
+    header.set_message_count(frames.len() as u32);
+    let mut out = header.to_bytes().to_vec();
     frames.iter().for_each(|frame| out.extend_from_slice(frame));
     stamp(&mut out, 0, 0);
     out

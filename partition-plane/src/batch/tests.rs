@@ -1,5 +1,7 @@
 //! Vectors of chapter 06 section 23 and the refusals of chapter 01 section 12.4.
 
+use biplane_wire::xxh3;
+
 use super::*;
 use crate::testing::{FRAMES, T, producer_batch, segment_of_two, stamped};
 

@@ -86,6 +86,18 @@ impl BatchHeader {
         zerocopy::FromZeros::new_zeroed()
     }
 
+    /// The header in front of `bytes`; nothing of it is checked.
+    #[must_use]
+    pub fn over(bytes: &[u8]) -> Option<&Self> {
+        Self::ref_from_prefix(bytes).ok().map(|(header, _)| header)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; BATCH_HEADER_SIZE] {
+        zerocopy::transmute!(*self)
+    }
+
     /// Whether bytes 52..256 are zero, as they must be.
     #[must_use]
     pub fn reserved_is_zero(&self) -> bool {
