@@ -376,6 +376,16 @@ impl Promises {
         }
     }
 
+    /// A node set the files of a group aside: the group starts over there as after a crash.
+    pub fn set_aside(&mut self, look: Look<'_>, group: GroupId) {
+        let Some(facts) = look.machine.and_then(|machine| machine.facts(group)) else {
+            return;
+        };
+        let durable = self.reader.views(look.node, look.disk, &facts.superblock);
+        let place = (look.node, key(&facts, group));
+        self.views.insert(place, (durable.view, durable.log_view));
+    }
+
     /// A node came back: it has, or knows that it lacks, each op it acknowledged.
     ///
     /// # Errors

@@ -416,6 +416,8 @@ impl World {
                 Effect::Forget { token } => self.forget(token),
                 Effect::Fenced { group, reason } => {
                     self.counters.add("partitions fenced", 1);
+                    let look = self.nodes[usize::from(node)].look();
+                    self.oracles.promises.set_aside(look, group);
                     self.log(|| format!("n{node} fences {}: {reason}", show_group(group)));
                 }
                 Effect::Halt(reason) => halted = Some(reason),
