@@ -125,7 +125,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["O10"],
         Profile::Lite,
         &["rot=60", "rotspares=2048", "crash=700"],
-        8,
+        300,
     ),
     known(
         Mutation::Core(Core::LogViewAtMerge),
@@ -205,7 +205,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["liveness"],
         Profile::Lite,
         &[],
-        8,
+        300,
     ),
     known(
         Mutation::Core(Core::GapUnreported),
