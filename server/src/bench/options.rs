@@ -110,7 +110,8 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub batch: u32,
     /// Bytes of payload in a message
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(8..=10_000_000))]
+    #[arg(long, default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(8..=10_000_000))]
     pub size: u32,
     /// Most megabytes of payload a second, all producers together; 0 is no limit
     #[arg(long, default_value_t = 0.0, value_parser = parse_rate)]

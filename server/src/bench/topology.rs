@@ -34,7 +34,8 @@ pub struct TopologyArgs {
     )]
     pub password: String,
     /// Streams to create
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub streams: u32,
     /// Topics in each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
