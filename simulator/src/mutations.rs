@@ -5,7 +5,7 @@
 //! others switch off one rule of the consensus core ([`biplane_vsr::mutation`], compiled in for
 //! this crate alone). A run with a mutation that passes is a hole in the oracles;
 //! `tests/mutations.rs` demands that each is found within its budget of seeds. The table of all
-//! of them is in [`table`].
+//! of them is in `mutations/table.rs`.
 
 use biplane_journal::{DiskOp, DiskRequest};
 pub use biplane_vsr::mutation::Mutation as Core;
