@@ -309,8 +309,7 @@ impl Cluster {
             nodes: Vec::new(),
             address: (Ipv4Addr::LOCALHOST, args.base_port).into(),
         };
-        let mut lines =
-            BufReader::new(output.into_iter().next().ok_or(BenchError::Worker)?).lines();
+        let mut lines = BufReader::new(output.ok_or(BenchError::Worker)?).lines();
         let ready = lines.any(|line| line.is_ok_and(|line| line.contains("the cluster is ready")));
         // Whatever the supervisor says later must not fill its pipe.
         thread::spawn(move || lines.for_each(drop));
