@@ -47,6 +47,8 @@ pub struct MetadataPlane {
     requester: Requester,
     repair_budget: Budget,
     puller: Puller,
+    /// How the last attempt to catch up ended, where it did not succeed.
+    trouble: Option<String>,
     pull_budget: PullBudget,
     spool: MemorySpool,
     provider: Provider,

@@ -97,6 +97,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: u64,
     /// Wall clock in microseconds, as of the last tick.
     pub(crate) wall_micros: u64,
+    /// Times that metadata here was confirmed to be up to date.
+    pub(crate) confirmed: u64,
     /// Peers that are not connected.
     pub(crate) absent: &'a BTreeSet<ReplicaId>,
     pub(crate) tokens: &'a mut u64,

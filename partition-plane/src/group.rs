@@ -14,7 +14,9 @@ mod maintenance;
 mod open;
 mod persist;
 mod polls;
+mod progress;
 mod purge;
+mod raise;
 mod repairs;
 mod requests;
 mod storage;
@@ -34,6 +36,7 @@ use crate::group::cold_start::ColdStart;
 use crate::group::persist::LogGlue;
 use crate::group::polls::Polls;
 use crate::group::purge::Purge;
+use crate::group::raise::Raise;
 use crate::group::requests::Clients;
 use crate::group::storage::OffsetWriter;
 use crate::group::transfer_in::TransferIn;
@@ -64,6 +67,8 @@ pub(crate) struct Group {
     requester: Requester,
     puller: Puller,
     transfer: TransferIn,
+    /// The applied point is to be raised.
+    raise: Option<Raise>,
     cold: ColdStart,
     purge: Purge,
     clients: Clients,
@@ -85,6 +90,8 @@ pub(crate) struct Group {
     /// Whether the replica is in status Normal, and since which tick.
     settled_since: Option<u64>,
     stats: PartitionStats,
+    /// How the last attempt to catch up ended, where it did not succeed.
+    trouble: Option<String>,
 }
 
 impl Group {
@@ -237,6 +244,7 @@ impl Group {
         self.tick_purge(context);
         self.tick_polls(context);
         self.tick_repair(context);
+        self.tick_raise(context);
         self.tick_transfer(context);
         self.tick_cold_start(context);
         self.tick_refusals(context);

@@ -218,6 +218,7 @@ impl PartitionPlane {
             out,
             now: self.now,
             wall_micros: self.wall_micros,
+            confirmed: self.strangers.confirmed(),
             absent: &self.disconnected,
             tokens: &mut self.tokens,
             repairs: &mut self.repairs,
@@ -478,6 +479,28 @@ impl PartitionPlane {
             _ => None,
         };
         self.slots.iter().filter_map(running)
+    }
+
+    /// The groups that run here and have not applied everything they know to be committed, or
+    /// are busy with a repair or a transfer.
+    pub fn lagging(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.groups()
+            .filter(|id| self.running(*id).is_some_and(Group::is_lagging))
+    }
+
+    /// How far the journal repair of a group is; `None` when there is none.
+    pub fn repair_progress(&self, group: GroupId) -> Option<biplane_repair::Progress> {
+        self.running(group).and_then(Group::repair_progress)
+    }
+
+    /// How far the state transfer to a group here is; `None` when there is none.
+    pub fn transfer_progress(&self, group: GroupId) -> Option<transfer::Progress> {
+        self.running(group).and_then(Group::transfer_progress)
+    }
+
+    /// How the last attempt of a group to catch up ended, where it did not succeed.
+    pub fn trouble(&self, group: GroupId) -> Option<&str> {
+        self.running(group).and_then(Group::trouble)
     }
 
     /// Whether every committed message and position has reached its file.

@@ -21,7 +21,7 @@ use biplane_wire::{GroupId, ReplicaFrame, View};
 /// of what new groups leave free, since an old one that is cut off climbs meanwhile.
 const FAR: u32 = 32;
 /// Confirmations that must follow: the first ones may have been on their way for long.
-const CONFIRMATIONS: u64 = 3;
+pub(crate) const CONFIRMATIONS: u64 = 3;
 
 /// The groups that heard from far above.
 #[derive(Debug, Default)]
@@ -36,6 +36,11 @@ impl Strangers {
     /// Metadata here includes what was committed when its primary last spoke.
     pub(crate) fn confirm(&mut self) {
         self.confirmed += 1;
+    }
+
+    /// How often that was so.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.confirmed
     }
 
     /// Whether a group in view `own`, which was created in view `first`, may look at this frame.

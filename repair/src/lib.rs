@@ -52,6 +52,7 @@ pub use limits::{
 };
 pub use requester::{
     Ingested, Progress, RepairIgnored, RepairOutput, Requester, RequesterConfig, SessionOutcome,
+    trouble,
 };
 pub use responder::{PrepareSource, ServeFacts, ServeIgnored, Served, serve};
 pub use verify::{Defect, Expectation, Verdict, verify};

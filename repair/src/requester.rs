@@ -17,7 +17,7 @@ use biplane_wire::{
     ClusterId, Command, GroupId, Header, Op, PrepareHeader, RepairRangeReplyHeader, ReplicaId, View,
 };
 
-pub use self::report::{Ingested, Progress, RepairIgnored, RepairOutput, SessionOutcome};
+pub use self::report::{Ingested, Progress, RepairIgnored, RepairOutput, SessionOutcome, trouble};
 use self::session::Session;
 use crate::budget::Budget;
 use crate::connect::{Connect, ConnectFacts, HeldOp, History, connect};

@@ -14,6 +14,7 @@
 //! business.
 
 mod boot;
+pub mod catch_up;
 mod event_loop;
 mod outputs;
 mod root;
@@ -104,6 +105,7 @@ pub struct Node {
     halted: Option<String>,
     supervised: bool,
     reported: Option<Reported>,
+    catch_ups: catch_up::CatchUps,
 }
 
 impl Node {

@@ -70,6 +70,8 @@ pub use provider::{
     ArtifactSource, ArtifactSpec, Flush, Gate, MetadataGate, OfferSpec, PartitionGate,
     ProvideOutput, Provider, ProviderConfig, ProviderView, ReadError, Ticket,
 };
-pub use puller::{Ended, Offer, Progress, PullIgnored, PullOutput, PullView, Puller, PullerConfig};
+pub use puller::{
+    Ended, Offer, Progress, PullIgnored, PullOutput, PullView, Puller, PullerConfig, trouble,
+};
 pub use segment_walk::{SegmentDefect, SegmentWalk, WalkedBatch, WalkedSegment};
 pub use stage::{PlaneKind, Stage};

@@ -21,7 +21,7 @@ use biplane_wire::{
 };
 
 use self::attempt::{Attempt, Fetch, Sender};
-pub use self::report::{Ended, Offer, Progress, PullIgnored, PullOutput};
+pub use self::report::{Ended, Offer, Progress, PullIgnored, PullOutput, trouble};
 use crate::budget::PullBudget;
 use crate::chunk_cursor::ChunkMisfit;
 use crate::entry_set::EntrySet;

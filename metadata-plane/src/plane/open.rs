@@ -138,6 +138,7 @@ impl MetadataPlane {
             requester,
             repair_budget: Budget::unlimited(),
             puller,
+            trouble: None,
             pull_budget: PullBudget::unlimited(),
             spool: MemorySpool::default(),
             provider,

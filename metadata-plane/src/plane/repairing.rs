@@ -57,7 +57,10 @@ impl MetadataPlane {
                 RepairOutput::ArmTransfer { from } => self.start_transfer(from, out),
                 // Only partitions have history outside of their log.
                 RepairOutput::RaiseFloor { .. } => {}
-                RepairOutput::Opened { .. } | RepairOutput::Closed { .. } => {}
+                RepairOutput::Closed { peer, outcome } => {
+                    self.trouble = biplane_repair::trouble(peer, outcome);
+                }
+                RepairOutput::Opened { .. } => {}
             }
         }
     }

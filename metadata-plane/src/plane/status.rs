@@ -75,6 +75,30 @@ impl MetadataPlane {
         }
     }
 
+    /// Whether something committed is not applied here, or is being fetched.
+    pub fn is_lagging(&self) -> bool {
+        let status = self.replica.status();
+        status.status != biplane_vsr::Status::Normal
+            || status.commit_min < status.commit_max
+            || self.requester.has_session()
+            || self.puller.progress().is_some()
+    }
+
+    /// How far the journal repair is; `None` when there is none.
+    pub fn repair_progress(&self) -> Option<biplane_repair::Progress> {
+        self.requester.progress()
+    }
+
+    /// How far the state transfer to this node is; `None` when there is none.
+    pub fn transfer_progress(&self) -> Option<biplane_state_transfer::Progress> {
+        self.puller.progress()
+    }
+
+    /// How the last attempt to catch up ended, where it did not succeed.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
     /// Applied state and client table as a snapshot payload stamped with time 0. Replicas that
     /// applied the same ops give the same bytes, but for the hash of a root password that was
     /// never changed, and for slots and older replies of a table that came by transfer.

@@ -128,7 +128,11 @@ impl MetadataPlane {
                 PullOutput::Send { to, message } => out.push(Output::Send { to, message }),
                 PullOutput::Stage(stage) => self.replica.set_transfer_stage(stage),
                 PullOutput::Fetched(offer) => self.on_fetched(&offer, out),
-                PullOutput::Ended { repair_from, .. } => {
+                PullOutput::Ended {
+                    repair_from,
+                    outcome,
+                } => {
+                    self.trouble = biplane_state_transfer::trouble(outcome).map(str::to_owned);
                     self.spool.clear();
                     self.requester.prompt(repair_from);
                 }
@@ -271,6 +275,7 @@ impl MetadataPlane {
             install.progress == Progress::Switched && install.saved.op == op
         });
         if is_done {
+            tracing::info!(%op, "metadata state installed");
             self.install = None;
             let mut said = Vec::new();
             self.puller.installed(&mut said);

@@ -99,6 +99,7 @@ impl Group {
             superblock,
             log: LogGlue::new(wal, commit_min),
             transfer: TransferIn::default(),
+            raise: None,
             cold: ColdStart::new(begin == Begin::Used && !persisted),
             clients: Clients::default(),
             polls: Polls::default(),
@@ -110,6 +111,7 @@ impl Group {
             refusing_since: None,
             settled_since: None,
             stats,
+            trouble: None,
         };
         group.stagger(seed);
         group.begin(log_out, context);

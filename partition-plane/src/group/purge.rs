@@ -246,7 +246,9 @@ impl Group {
         let is_open = self.purge.is_wanted() || self.state.is_ahead;
         let is_said = self.state.unapplied.has_marker();
         let patient = !self.is_dry() && context.now - self.purge.since < PRIMARY_PATIENCE;
-        if !self.replica.is_primary() || !is_open || is_said || patient {
+        // What is committed and not applied yet may hold the marker already.
+        let is_behind = self.replica.commit_min() < self.replica.commit_max();
+        if !self.replica.is_primary() || !is_open || is_said || is_behind || patient {
             return;
         }
         let body = offset_request::encode(purge_marker::KEY, self.key, None);

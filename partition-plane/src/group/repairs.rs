@@ -150,11 +150,7 @@ impl Group {
                 RepairOutput::RaiseFloor { to } if self.lacks_evidence(to) => {
                     self.arm_transfer(self.replica.primary(), context);
                 }
-                RepairOutput::RaiseFloor { to } => {
-                    self.raise_floor(to, context);
-                    self.translate(context);
-                    self.walk_commits(context);
-                }
+                RepairOutput::RaiseFloor { to } => self.want_raise(to, context),
                 RepairOutput::Opened {
                     peer,
                     from,
@@ -164,6 +160,7 @@ impl Group {
                     tracing::debug!(group = %self.spec.group, %peer, %from, %to, ?kind, "repair");
                 }
                 RepairOutput::Closed { peer, outcome } => {
+                    self.note_repair(peer, outcome);
                     tracing::debug!(group = %self.spec.group, %peer, ?outcome, "repair closed");
                 }
             }
@@ -171,7 +168,7 @@ impl Group {
         context.scratch.repair = out;
     }
 
-    fn lacks_evidence(&self, floor: Op) -> bool {
+    pub(super) fn lacks_evidence(&self, floor: Op) -> bool {
         let to = self.replica.commit_max();
         if floor >= to {
             return false;

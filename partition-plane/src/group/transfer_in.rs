@@ -192,6 +192,7 @@ impl Group {
                 repair_from,
             } => {
                 tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
+                self.note_transfer(outcome);
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);
             }

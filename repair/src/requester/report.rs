@@ -70,6 +70,24 @@ pub enum SessionOutcome {
     ViewChanged,
 }
 
+/// What to tell an operator of a session that ended like this; `None` where it did what it was
+/// for, or something else took its place.
+#[must_use]
+pub fn trouble(peer: ReplicaId, outcome: SessionOutcome) -> Option<String> {
+    let what = match outcome {
+        SessionOutcome::Complete
+        | SessionOutcome::TransferStarted
+        | SessionOutcome::StatusChanged
+        | SessionOutcome::ViewChanged => return None,
+        SessionOutcome::Evicted => "no longer has what is missing here",
+        SessionOutcome::FloorRefused => "has only what does not connect to the files here",
+        SessionOutcome::PeerLost => "was lost during the repair",
+        SessionOutcome::Refused => "has nothing of what is missing here",
+        SessionOutcome::Stalled => "stopped answering",
+    };
+    Some(format!("replica {peer} {what}"))
+}
+
 /// Why a repair frame is dropped before its content is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairIgnored {

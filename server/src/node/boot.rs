@@ -217,6 +217,7 @@ impl Node {
             halted: None,
             supervised: settings.supervised,
             reported: None,
+            catch_ups: Default::default(),
         };
         node.open_partitions();
         node.flush();

@@ -172,6 +172,7 @@ impl Node {
             self.flush();
             self.evict_stale_members();
             self.complete_revocations();
+            self.report_catch_up();
         }
     }
 

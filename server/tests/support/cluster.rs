@@ -177,6 +177,54 @@ impl Cluster {
         }
     }
 
+    /// Kills `node` unless it is down already.
+    pub(crate) fn kill9_if_running(&mut self, node: usize) {
+        if self.nodes[node].process.is_some() {
+            self.kill9(node);
+        }
+    }
+
+    /// Removes all that `node`, which is down, has on its disk.
+    pub(crate) fn wipe(&mut self, node: usize) {
+        assert!(self.nodes[node].process.is_none(), "node {node} still runs");
+        let data = self.data(node);
+        if data.exists() {
+            fs::remove_dir_all(data).expect("the data folder can be removed");
+        }
+    }
+
+    /// Asks every running node to stop, and waits for their ends.
+    pub(crate) fn stop_all(&mut self) {
+        for node in &self.nodes {
+            if let Some(process) = &node.process {
+                let asked = Command::new("kill")
+                    .args(["-TERM", &process.id().to_string()])
+                    .status();
+                assert!(asked.expect("kill runs").success(), "kill -TERM");
+            }
+        }
+        for (id, node) in self.nodes.iter_mut().enumerate() {
+            let Some(mut process) = node.process.take() else {
+                continue;
+            };
+            let status = wait_until(&format!("the end of node {id}"), SERVING_LIMIT, || {
+                let ended = process.try_wait().expect("a child can be asked");
+                ended.ok_or_else(|| "it still runs".to_owned())
+            });
+            assert!(status.success(), "node {id} stops in order: {status}");
+        }
+    }
+
+    /// The data folder of `node`.
+    pub(crate) fn data(&self, node: usize) -> PathBuf {
+        self.folder.path().join(format!("data-{node}"))
+    }
+
+    /// All that `node` has logged.
+    pub(crate) fn log_text(&self, node: usize) -> String {
+        fs::read_to_string(self.log(node)).expect("a log")
+    }
+
     fn log(&self, node: usize) -> PathBuf {
         self.folder.path().join(format!("node-{node}.log"))
     }
@@ -198,7 +246,7 @@ impl Cluster {
             .arg("--config")
             .arg(&self.config)
             .arg("--data")
-            .arg(self.folder.path().join(format!("data-{node}")))
+            .arg(self.data(node))
             .env_remove("IGGY_CONFIG_PATH")
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")

@@ -100,7 +100,8 @@ pub(crate) fn seed(test: &str) -> u64 {
     };
     println!(
         "seed {seed}; again with: BIPLANE_TEST_SEED={seed} cargo test -p biplane-server \
-         --test official_client {test}"
+         --test {} {test}",
+        env!("CARGO_CRATE_NAME")
     );
     seed
 }

@@ -72,6 +72,18 @@ pub enum Ended {
     Refused,
 }
 
+/// What to tell an operator of an attempt that ended like this; `None` where it succeeded or was
+/// not wanted any more.
+#[must_use]
+pub fn trouble(outcome: Ended) -> Option<&'static str> {
+    match outcome {
+        Ended::Installed | Ended::Cancelled => None,
+        Ended::Abandoned => Some("the state transfer stalled too often"),
+        Ended::Failed => Some("the transferred state did not hold, or could not be installed"),
+        Ended::Refused => Some("no peer offers a state that is newer than what is here"),
+    }
+}
+
 /// An accepted descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {

@@ -1,0 +1,39 @@
+//! How far a group is with catching up, and what went wrong last, for logs and status.
+
+use biplane_repair::{self as repair, SessionOutcome};
+use biplane_state_transfer::{self as transfer, Ended};
+use biplane_vsr as vsr;
+use biplane_wire::ReplicaId;
+
+use super::Group;
+
+impl Group {
+    /// Whether something committed is not applied here, or is being fetched.
+    pub(crate) fn is_lagging(&self) -> bool {
+        let status = self.replica.status();
+        status.status != vsr::Status::Normal
+            || status.commit_min < status.commit_max
+            || self.requester.has_session()
+            || self.transfer.is_busy(&self.puller)
+    }
+
+    pub(crate) fn repair_progress(&self) -> Option<repair::Progress> {
+        self.requester.progress()
+    }
+
+    pub(crate) fn transfer_progress(&self) -> Option<transfer::Progress> {
+        self.puller.progress()
+    }
+
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    pub(super) fn note_repair(&mut self, peer: ReplicaId, outcome: SessionOutcome) {
+        self.trouble = repair::trouble(peer, outcome);
+    }
+
+    pub(super) fn note_transfer(&mut self, outcome: Ended) {
+        self.trouble = transfer::trouble(outcome).map(str::to_owned);
+    }
+}

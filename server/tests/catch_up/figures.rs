@@ -1,0 +1,134 @@
+//! How quickly a node with an empty disk is back, as a fraction of what the loopback carries in
+//! the same run, and what writers notice of it.
+//!
+//! ```text
+//! BIPLANE_CATCH_UP_MB=1000 cargo test --release -p biplane-server --test catch_up figures -- \
+//!     --nocapture
+//! ```
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use iggy::prelude::{Client, Durability, IggyClient, MessageClient, Partitioning};
+
+use crate::scene::{STREAM, Scene, batch};
+use crate::support::sdk::named;
+use crate::support::seed;
+
+/// Bytes a second, in millions, that one stream over the loopback carries.
+fn loopback() -> f64 {
+    const PIECE: usize = 256 << 10;
+    const PIECES: usize = 2_000;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let writer = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        let piece = vec![7; PIECE];
+        for _ in 0..PIECES {
+            stream.write_all(&piece).expect("the reader reads");
+        }
+    });
+    let (mut stream, _) = listener.accept().expect("the writer connects");
+    let (mut piece, mut total) = (vec![0; PIECE], 0);
+    let start = Instant::now();
+    loop {
+        match stream.read(&mut piece).expect("the writer writes") {
+            0 => break,
+            read => total += read,
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    writer.join().expect("the writer ends");
+    assert_eq!(total, PIECE * PIECES, "all of it arrived");
+    total as f64 / 1e6 / seconds
+}
+
+/// Sends batches of 100 messages of 1,000 bytes, one after the other, until told to stop; how
+/// many a second were taken.
+async fn writes(client: Arc<IggyClient>, seed: u64, stop: Arc<AtomicBool>) -> f64 {
+    let (start, mut batches) = (Instant::now(), 0u32);
+    let (stream, topic) = (named(STREAM), named("load"));
+    let partitioning = Partitioning::partition_id(0);
+    let mut messages = batch(seed, 0, 100, 1_000);
+    while !stop.load(Ordering::Relaxed) {
+        let sent = client.send_messages(&stream, &topic, &partitioning, &mut messages);
+        sent.await.expect("the batch is taken");
+        batches += 1;
+    }
+    f64::from(batches) / start.elapsed().as_secs_f64()
+}
+
+/// The rate of writes while `meanwhile` runs.
+async fn writes_during(client: &Arc<IggyClient>, seed: u64, meanwhile: impl FnOnce()) -> f64 {
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn(writes(Arc::clone(client), seed, Arc::clone(&stop)));
+    meanwhile();
+    stop.store(true, Ordering::Relaxed);
+    writer.await.expect("the writer does not panic")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn catch_up_figures() {
+    let megabytes: u64 = std::env::var("BIPLANE_CATCH_UP_MB").map_or(48, |text| {
+        text.parse().expect("BIPLANE_CATCH_UP_MB is a number")
+    });
+    let mut scene = Scene::start(seed("catch_up_figures")).await;
+    scene.topic("large", 1, Durability::Replicated).await;
+    scene.topic("load", 1, Durability::Replicated).await;
+    let client = scene.client().await;
+    scene
+        .fill(&client, ("large", 0), megabytes, (1_000, 1_000))
+        .await;
+    let raw = loopback();
+
+    // Alone.
+    let joiner = (scene.cluster.primary() + 1) % 3;
+    scene.wipe(joiner);
+    scene.cluster.restart(joiner);
+    let start = Instant::now();
+    scene.wait_joined(joiner);
+    let alone = start.elapsed().as_secs_f64();
+    let log = scene.cluster.log_text(joiner);
+    assert!(
+        log.contains("state transfer installed"),
+        "the partition was transferred"
+    );
+
+    // While writers go on.
+    let (client, seed) = (Arc::new(client), scene.seed);
+    let pause = || std::thread::sleep(Duration::from_secs(2));
+    let before = writes_during(&client, seed, pause).await;
+    let primary = scene.cluster.primary();
+    let other = (0..3).find(|node| *node != joiner && *node != primary);
+    let other = other.expect("three nodes");
+    scene.wipe(other);
+    let down = writes_during(&client, seed, pause).await;
+    let mut loaded = 0.0;
+    let during = writes_during(&client, seed, || {
+        scene.cluster.restart(other);
+        let start = Instant::now();
+        scene.wait_joined(other);
+        loaded = start.elapsed().as_secs_f64();
+    })
+    .await;
+    client.shutdown().await.expect("the client closes");
+
+    let rate = megabytes as f64 / alone;
+    println!("figures for {megabytes} MB");
+    println!("loopback, one stream: {raw:.0} MB/s");
+    println!(
+        "start to caught up, nothing else to do: {alone:.2} s, {rate:.0} MB/s, {:.3} of it",
+        rate / raw
+    );
+    println!("start to caught up while a client writes: {loaded:.2} s");
+    println!(
+        "batches a second: {before:.0} with three nodes, {down:.0} with two, {during:.0} while the \
+         third is fed ({:.2} of before)",
+        during / before
+    );
+    assert!(during > 0.0, "commits flow while a replica is fed");
+    scene.compare_stopped();
+}
