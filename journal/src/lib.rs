@@ -67,6 +67,7 @@
 
 mod buffer;
 mod disk;
+mod group_commit;
 mod memory_disk;
 mod path;
 mod record;
@@ -81,6 +82,10 @@ pub use buffer::{ALIGNMENT, ReadBuffer, ReadBytes};
 pub use disk::{
     Chunk, DirEntry, Disk, DiskCompletion, DiskError, DiskErrorKind, DiskOp, DiskReply,
     DiskRequest, DiskVerb, DiskView, QueueId, ReadFileError, read_file,
+};
+pub use group_commit::{
+    GATHERED_BYTES_MAX, GroupCommit, GroupCommitConfig, REDO_FILE_BYTES_DEFAULT, Replay, ReplayError,
+    ReplayedView,
 };
 pub use memory_disk::{Fate, Fault, MemoryDisk, SECTOR_BYTES, Unsynced, UnsyncedKind};
 pub use path::{DiskPath, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError};

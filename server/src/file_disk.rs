@@ -16,6 +16,7 @@ use std::thread;
 
 use biplane_journal::{
     DirEntry, DiskCompletion, DiskError, DiskErrorKind, DiskPath, DiskRequest, DiskVerb, DiskView,
+    GroupCommit,
 };
 use crossbeam::channel;
 
@@ -95,7 +96,8 @@ pub(crate) struct FileDisk {
 }
 
 impl FileDisk {
-    /// Starts `threads` threads on `folder`; every request's completion goes to `completions`.
+    /// Starts `threads` threads on `folder`, and one more for the requests that everybody waits
+    /// for; every request's completion goes to `completions`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -109,7 +111,7 @@ impl FileDisk {
             workers: Vec::new(),
             threads: Vec::new(),
         };
-        for index in 0..threads.max(1) {
+        for index in 0..=threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
             let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation));
             let completions = completions.clone();
@@ -136,7 +138,12 @@ impl FileDisk {
 
     /// Hands a request to its queue's thread.
     pub(crate) fn submit(&self, request: DiskRequest) {
-        let index = request.queue.0 as usize % self.workers.len();
+        let last = self.workers.len() - 1;
+        let index = if GroupCommit::is_urgent(request.queue) {
+            last
+        } else {
+            request.queue.0 as usize % last
+        };
         // The threads end only after the senders are dropped, so this cannot fail.
         let _ = self.workers[index].send(request);
     }

@@ -14,6 +14,7 @@
 //! business.
 
 mod boot;
+mod disk;
 mod event_loop;
 mod outputs;
 mod root;
@@ -22,7 +23,7 @@ mod topology;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use biplane_journal::DiskCompletion;
+use biplane_journal::{DiskCompletion, DiskRequest, GroupCommit};
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane::PartitionPlane;
 use biplane_wire::{ReplicaId, View};
@@ -36,6 +37,7 @@ use crate::file_disk::{DataFolder, FileDisk, FileView};
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
+use crate::recycler::FramePool;
 use crate::runtime::Receiver;
 
 pub use boot::{BootError, Settings, StopHandle};
@@ -95,6 +97,10 @@ pub struct Node {
     folder: DataFolder,
     view: FileView,
     disk: Option<FileDisk>,
+    /// Gathers the synced writes of all partitions.
+    commit: GroupCommit,
+    disk_out: Vec<DiskRequest>,
+    frames: Arc<FramePool>,
     inbox: Inbox,
     ticks: TickCounter,
     /// Every partition has been seen in status Normal since the start.

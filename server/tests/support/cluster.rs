@@ -91,6 +91,20 @@ impl Cluster {
         process.wait().expect("the process ends");
     }
 
+    /// Kills every node that runs with SIGKILL, none of them waiting for another's end.
+    pub(crate) fn kill9_all(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(process) = &mut node.process {
+                process.kill().expect("the process can be killed");
+            }
+        }
+        for node in &mut self.nodes {
+            if let Some(mut process) = node.process.take() {
+                process.wait().expect("the process ends");
+            }
+        }
+    }
+
     /// Starts `node` again on the data it had.
     pub(crate) fn restart(&mut self, node: usize) {
         assert!(self.nodes[node].process.is_none(), "node {node} still runs");
