@@ -40,6 +40,7 @@ impl FrameBuffer {
     /// When the size field of `header` is not the length of both together.
     #[must_use]
     pub fn from_parts<H: Header>(header: &H, body: &[u8]) -> Self {
+        crate::meter::copied(HEADER_SIZE + body.len());
         let mut buffer = Self::zeroed(HEADER_SIZE + body.len());
         buffer.set_header(header);
         buffer.body_mut().copy_from_slice(body);
@@ -61,6 +62,7 @@ impl FrameBuffer {
     /// first.
     pub(crate) fn from_frame(bytes: &[u8]) -> Self {
         assert!(bytes.len() >= HEADER_SIZE, "a frame has a header");
+        crate::meter::copied(bytes.len());
         let (whole, rest) = bytes.as_chunks::<BLOCK_SIZE>();
         let mut blocks = Vec::with_capacity(bytes.len().div_ceil(BLOCK_SIZE));
         blocks.extend(whole.iter().map(|block| Block::from_ne_bytes(*block)));

@@ -46,6 +46,7 @@ mod header;
 mod ids;
 mod manifest;
 mod message;
+pub mod meter;
 mod operation;
 mod permissions;
 pub mod prepare;

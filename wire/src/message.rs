@@ -268,6 +268,7 @@ impl Message {
         match self.try_unique() {
             Ok(buffer) => buffer,
             Err(shared) => {
+                crate::meter::copied(shared.size);
                 let mut buffer = FrameBuffer::zeroed(shared.size);
                 *buffer.header_bytes_mut() = *shared.header_bytes();
                 buffer.body_mut().copy_from_slice(shared.body());
