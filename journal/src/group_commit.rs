@@ -26,6 +26,9 @@
 //! that renames, removes, replaces, cuts or reads a file, or overwrites part of it, waits until
 //! the epochs that hold writes of it are retired. Such operations are rare.
 //!
+//! A full disk is waited out: a batch, and whatever a log asked for, is tried again until there is
+//! room, and nobody is answered before. Any other failure is passed on.
+//!
 //! A batch carries a checksum seeded with a number drawn for the life of the process. Nobody
 //! outside knows it, so no payload can pass for a batch. What a scan cannot know: when the very
 //! last batch of a file is damaged on the medium, it looks like one that a crash interrupted.
@@ -132,6 +135,11 @@ pub struct GroupCommit {
     retiring: BTreeMap<DiskPath, Writes>,
     /// Requests under way for them, by token.
     flushing: BTreeMap<u64, DiskPath>,
+    /// Requests that met a full disk: a batch, or one that a log waits for.
+    full: Vec<DiskRequest>,
+    /// What a full disk may ask to be said again: the batch under way, and what was let through
+    /// for the logs.
+    repeatable: BTreeMap<(QueueId, u64), DiskOp>,
     /// Files whose writes failed, and when they are tried again.
     unflushed: Vec<DiskPath>,
     retry_at: u64,
@@ -183,6 +191,8 @@ impl GroupCommit {
             dirty: BTreeMap::new(),
             retiring: writes,
             flushing: BTreeMap::new(),
+            full: Vec::new(),
+            repeatable: BTreeMap::new(),
             unflushed: Vec::new(),
             retry_at: 0,
             flushed: 0,

@@ -373,6 +373,39 @@ fn a_file_that_cannot_be_written_yet_is_tried_again() {
 }
 
 #[test]
+fn a_full_disk_is_waited_out_by_batches_and_by_large_writes() {
+    let (disk, logs) = fresh();
+    let mut rig = Rig::start(disk, logs, 5);
+    appended(&mut rig, 0, b"first");
+    rig.pass();
+    rig.settle();
+    for path in [path("commits/redo.1"), log_path(1)] {
+        rig.disk.fail(Fault {
+            verb: DiskVerb::Write,
+            path: Some(path),
+            kind: DiskErrorKind::NoSpace,
+            after: 0,
+        });
+    }
+    appended(&mut rig, 0, b"second");
+    appended(&mut rig, 1, &[7; 9000]);
+    rig.pass();
+    rig.settle();
+    assert_eq!((rig.answered, rig.refused), (1, 0), "both wait");
+    for _ in 0..20 {
+        rig.commit.tick(&mut rig.out);
+        rig.pass();
+        rig.settle();
+    }
+    assert_eq!((rig.answered, rig.refused), (3, 0));
+    rig.disk.crash_losing_all();
+    let replay = Replay::read(&rig.disk).unwrap();
+    rig.check(&replay, "after the disk was full");
+    assert_eq!(rig.logs[0].before, b"firstsecond");
+    assert_eq!(rig.logs[1].before.len(), 9000);
+}
+
+#[test]
 fn without_room_for_redo_files_every_log_syncs_for_itself() {
     let (disk, logs) = fresh();
     let mut rig = Rig::start(disk, logs, 5);

@@ -23,6 +23,10 @@ use crossbeam::channel;
 use crate::mailbox::Post;
 use execute::Worker;
 
+/// Open files one thread keeps at most, and at least.
+const HANDLES_MAX: usize = 128;
+const HANDLES_MIN: usize = 4;
+
 /// The data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -107,13 +111,14 @@ impl FileDisk {
         completions: &Post<DiskCompletion>,
     ) -> io::Result<Self> {
         let generation = Arc::new(AtomicU64::new(0));
+        let handles_max = handles_max(threads.max(1) + 1);
         let mut disk = Self {
             workers: Vec::new(),
             threads: Vec::new(),
         };
         for index in 0..=threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
-            let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation));
+            let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation), handles_max);
             let completions = completions.clone();
             let thread = thread::Builder::new()
                 .name(format!("disk-{index}"))
@@ -155,6 +160,14 @@ impl FileDisk {
             let _ = thread.join();
         }
     }
+}
+
+/// Open files each of `threads` threads may keep: a quarter of what the process may have open is
+/// for files, the rest for connections and for what is open only for a moment.
+fn handles_max(threads: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    (limit / 4 / threads).clamp(HANDLES_MIN, HANDLES_MAX)
 }
 
 /// Blocking reads of a data folder.
@@ -214,7 +227,10 @@ impl DiskView for FileView {
 fn disk_error(verb: DiskVerb, path: &DiskPath, error: &io::Error) -> DiskError {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => DiskErrorKind::NotFound,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::NoSpace,
+        // A limit on the size of files is a quota, too.
+        io::ErrorKind::StorageFull
+        | io::ErrorKind::QuotaExceeded
+        | io::ErrorKind::FileTooLarge => DiskErrorKind::NoSpace,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             DiskErrorKind::Permission
         }

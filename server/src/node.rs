@@ -100,6 +100,8 @@ pub struct Node {
     /// Gathers the synced writes of all partitions.
     commit: GroupCommit,
     disk_out: Vec<DiskRequest>,
+    /// Tick at which the last line about a full disk was written.
+    full_said: Option<u64>,
     frames: Arc<FramePool>,
     inbox: Inbox,
     ticks: TickCounter,

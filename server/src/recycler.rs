@@ -10,7 +10,7 @@ use biplane_wire::{Recycler, Spare};
 use parking_lot::Mutex;
 
 /// Bytes kept at most.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Memory by its size.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ mod tests {
         let small = receive(&mut deframer, &frame(100_000));
         assert_eq!(kept(&pool), before, "a tenth of it was asked for");
         drop(small);
-        let many: Vec<Message> = (0..80)
+        let many: Vec<Message> = (0..160)
             .map(|_| receive(&mut deframer, &frame(600_000)))
             .collect();
         drop(many);

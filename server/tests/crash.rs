@@ -3,13 +3,16 @@
 //!
 //! A topic of durability `persisted` loses nothing acknowledged, whoever dies. A topic of
 //! durability `replicated` loses nothing acknowledged while a majority stays up. Offsets have no
-//! gap and are never given twice.
+//! gap and are never given twice. A disk that is full is waited out, and a node with few file
+//! descriptors serves many partitions.
 //!
 //! `BIPLANE_CRASH_ROUNDS=200` runs that many rounds instead of a few.
 
 #[allow(dead_code, reason = "shared with the tests of the official client")]
 #[path = "official_client/ledger.rs"]
 mod ledger;
+#[path = "crash/limits.rs"]
+mod limits;
 #[path = "crash/load.rs"]
 mod load;
 #[path = "crash/rounds.rs"]

@@ -4,7 +4,7 @@ use super::format::{
     BLOCK_BYTES, Head, batch_len, encode, entry_len, file_head, redo_dir, redo_path, zeros,
 };
 use super::replay::ReplayedView;
-use super::{Files, GroupCommit, QUEUE_FILES, QUEUE_REDO, RETRY_TICKS};
+use super::{Files, GATHERED_NAME, GroupCommit, QUEUE_FILES, QUEUE_REDO, RETRY_TICKS};
 use crate::disk::{
     Chunk, DiskCompletion, DiskError, DiskErrorKind, DiskOp, DiskReply, DiskRequest, DiskView,
     QueueId,
@@ -46,6 +46,10 @@ impl GroupCommit {
             return Some(request);
         }
         self.count(request.queue).direct += 1;
+        if request.op.path().name() == GATHERED_NAME {
+            let place = (request.queue, request.token);
+            self.repeatable.insert(place, request.op.clone());
+        }
         out.push(request);
         None
     }
@@ -81,6 +85,15 @@ impl GroupCommit {
     /// Takes the completion of a request this machine let through or made. Hand on the answers,
     /// then call [`Self::flush`].
     pub fn complete(&mut self, completion: DiskCompletion, out: &mut Vec<DiskRequest>) {
+        let (queue, token) = (completion.queue, completion.token);
+        if let Some(op) = self.repeatable.remove(&(queue, token))
+            && let Err(error) = &completion.result
+            && error.kind == DiskErrorKind::NoSpace
+        {
+            self.full.push(DiskRequest { queue, token, op });
+            self.retry_at = self.now + RETRY_TICKS;
+            return;
+        }
         if completion.queue == QUEUE_FILES {
             self.on_file(completion.token, completion.result, out);
         } else if completion.queue == QUEUE_REDO {
@@ -226,7 +239,8 @@ impl GroupCommit {
         self.len += batch_len(length);
         self.noted = self.flushed;
         self.writing = Some(writes);
-        self.submit_own(QUEUE_REDO, op, out);
+        let token = self.submit_own(QUEUE_REDO, op.clone(), out);
+        self.repeatable.insert((QUEUE_REDO, token), op);
     }
 
     fn submit_own(&mut self, queue: QueueId, op: DiskOp, out: &mut Vec<DiskRequest>) -> u64 {
@@ -420,6 +434,11 @@ impl GroupCommit {
         self.now += 1;
         if self.now < self.retry_at {
             return;
+        }
+        for request in std::mem::take(&mut self.full) {
+            let place = (request.queue, request.token);
+            self.repeatable.insert(place, request.op.clone());
+            out.push(request);
         }
         if !self.unflushed.is_empty() {
             for path in std::mem::take(&mut self.unflushed) {

@@ -234,6 +234,7 @@ impl Node {
             disk: Some(disk),
             commit,
             disk_out,
+            full_said: None,
             frames,
             inbox,
             ticks: TickCounter::new(),

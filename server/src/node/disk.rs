@@ -1,12 +1,16 @@
 //! Between the planes and the disk threads: the partition plane's small synced writes are gathered,
 //! everything else goes straight through.
 
-use biplane_journal::{DiskCompletion, DiskRequest, GroupCommit};
+use biplane_journal::{DiskCompletion, DiskErrorKind, DiskRequest, GroupCommit};
 use biplane_metadata_plane::MetadataPlane;
 use biplane_metadata_plane::io as metadata;
 use biplane_partition_plane as partition;
+use tracing::warn;
 
 use super::Node;
+
+/// Ticks between two lines about a full disk.
+const FULL_SAID_TICKS: u64 = 500;
 
 impl Node {
     /// A request of the metadata plane.
@@ -33,6 +37,7 @@ impl Node {
 
     /// A completion of the disk threads.
     pub(super) fn on_disk(&mut self, completion: DiskCompletion) {
+        self.say_full(&completion);
         let queue = completion.queue;
         if MetadataPlane::owns(queue) {
             self.step_metadata(metadata::Input::Disk(completion));
@@ -41,6 +46,17 @@ impl Node {
             self.commit.complete(completion, &mut self.disk_out);
             self.pass_disk();
             self.hand_on_answers();
+        }
+    }
+
+    /// What is refused for want of room is tried again by whoever asked; the operator must know.
+    fn say_full(&mut self, completion: &DiskCompletion) {
+        if let Err(error) = &completion.result
+            && error.kind == DiskErrorKind::NoSpace
+            && self.full_said.is_none_or(|said| self.tick >= said + FULL_SAID_TICKS)
+        {
+            self.full_said = Some(self.tick);
+            warn!(%error, "the disk is full; writes wait until there is room");
         }
     }
 

@@ -18,13 +18,19 @@ const PARTITIONS: u32 = 2;
 /// Rounds between two readings of everything from the first message on.
 const READ_AGAIN_ROUNDS: u64 = 20;
 
-async fn topic(cluster: &mut Cluster, name: &str, durability: Durability) {
+/// Creates a topic through the primary.
+pub(crate) async fn topic(
+    cluster: &mut Cluster,
+    name: &str,
+    durability: Durability,
+    partitions: u32,
+) {
     let primary = cluster.primary();
     let client = connect(cluster.address(primary))
         .await
         .expect("the client connects");
     let options = TopicCreateOptions {
-        partitions_count: Some(PARTITIONS),
+        partitions_count: Some(partitions),
         durability,
         ..TopicCreateOptions::default()
     };
@@ -36,7 +42,7 @@ async fn topic(cluster: &mut Cluster, name: &str, durability: Durability) {
 }
 
 async fn replicated_load(cluster: &mut Cluster, name: &str, plan: Plan) -> Load {
-    topic(cluster, name, Durability::Replicated).await;
+    topic(cluster, name, Durability::Replicated, PARTITIONS).await;
     let load = Load::start(name, Ledger::new(plan, PARTITIONS), &cluster.addresses());
     load.wait_served("service of a new topic");
     load
@@ -66,7 +72,7 @@ async fn nothing_acknowledged_is_lost_when_processes_die() {
         .expect("the client connects");
     setup.create_stream(STREAM).await.expect("the stream is created");
     setup.shutdown().await.expect("the client closes");
-    topic(&mut cluster, "persisted", Durability::Persisted).await;
+    topic(&mut cluster, "persisted", Durability::Persisted, PARTITIONS).await;
     let ledger = Ledger::new(plan, PARTITIONS);
     let mut persisted = Load::start("persisted", ledger, &cluster.addresses());
     persisted.wait_served("service before the first crash");
