@@ -23,7 +23,10 @@ struct Prng(u64);
 
 impl Prng {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 
@@ -78,7 +81,8 @@ impl Rig {
     fn submit(&mut self, log: u64, op: DiskOp) {
         let queue = QueueId(log);
         let token = self.answered;
-        self.commit.submit(DiskRequest { queue, token, op }, &mut self.out);
+        self.commit
+            .submit(DiskRequest { queue, token, op }, &mut self.out);
     }
 
     fn step(&mut self) -> bool {
@@ -166,7 +170,10 @@ impl Rig {
             assert_eq!(view.read(&path, 0, &mut found), Ok(found.len()));
             let mut part = vec![0; 700];
             let read = view.read(&path, 300, &mut part).unwrap();
-            assert_eq!(&part[..read], found.get(300..).unwrap_or_default().get(..read).unwrap());
+            assert_eq!(
+                &part[..read],
+                found.get(300..).unwrap_or_default().get(..read).unwrap()
+            );
             let after = log.after.take();
             let is_after = after.as_ref().is_some_and(|after| *after == found);
             let is_torn = log.may_tear && after.is_some() && found.starts_with(&log.before);
@@ -243,7 +250,10 @@ fn what_was_answered_survives_any_crash_and_nothing_old_comes_back() {
     let (first, runs) = (number("SEED", 1), number("RUNS", 60));
     println!("SEED={first} RUNS={runs}");
     let answered: u64 = (first..first + runs).map(lives).sum();
-    assert!(answered > runs * 100, "only {answered} requests were answered");
+    assert!(
+        answered > runs * 100,
+        "only {answered} requests were answered"
+    );
 }
 
 /// A crash after every single step of a short script.
@@ -276,7 +286,8 @@ fn every_step_of_two_turns_can_be_the_last() {
     for last in 0..steps {
         for lose in [true, false] {
             let (mut rig, _) = script(last);
-            rig.disk.crash(&mut |_| if lose { Fate::Lose } else { Fate::Keep });
+            rig.disk
+                .crash(&mut |_| if lose { Fate::Lose } else { Fate::Keep });
             let replay = Replay::read(&rig.disk).unwrap();
             rig.check(&replay, &format!("after {last} steps"));
             // The next life begins with the replay, and ends while it is under way.
@@ -284,7 +295,8 @@ fn every_step_of_two_turns_can_be_the_last() {
             for _ in 0..last % 7 {
                 rig.step();
             }
-            rig.disk.crash(&mut |_| if lose { Fate::Lose } else { Fate::Keep });
+            rig.disk
+                .crash(&mut |_| if lose { Fate::Lose } else { Fate::Keep });
             let replay = Replay::read(&rig.disk).unwrap();
             rig.check(&replay, &format!("after {last} steps and a replay"));
         }
@@ -329,7 +341,13 @@ fn a_file_that_is_replaced_does_not_get_its_old_bytes_back() {
     rig.settle();
     rig.logs[0].after = Some(b"new".to_vec());
     let data = vec![Chunk::from(b"new".to_vec())];
-    rig.submit(0, DiskOp::Replace { path: log_path(0), data });
+    rig.submit(
+        0,
+        DiskOp::Replace {
+            path: log_path(0),
+            data,
+        },
+    );
     rig.pass();
     rig.settle();
     assert_eq!(rig.answered, 2);
@@ -423,7 +441,10 @@ fn without_room_for_redo_files_every_log_syncs_for_itself() {
         rig.settle();
     }
     assert_eq!((rig.answered, rig.refused), (3 * LOGS, 0));
-    assert_eq!(rig.disk.get(&log_path(3)), Some(b"alonealonealone".to_vec()));
+    assert_eq!(
+        rig.disk.get(&log_path(3)),
+        Some(b"alonealonealone".to_vec())
+    );
 }
 
 #[test]
@@ -471,10 +492,20 @@ fn damage_in_front_of_a_whole_batch_is_no_torn_end() {
     assert!(holed.flip(&file, 2 * 4096 + 60, 1));
     let error = Replay::read(&holed).unwrap_err();
     let (epoch, batch) = (1, 1);
-    assert_eq!(error, ReplayError::Hole { path: file.clone(), epoch, batch });
+    assert_eq!(
+        error,
+        ReplayError::Hole {
+            path: file.clone(),
+            epoch,
+            batch
+        }
+    );
     let mut headless = rig.disk;
     assert!(headless.flip(&file, 9, 1));
-    assert_eq!(Replay::read(&headless).unwrap_err(), ReplayError::Head { path: file });
+    assert_eq!(
+        Replay::read(&headless).unwrap_err(),
+        ReplayError::Head { path: file }
+    );
 }
 
 #[test]

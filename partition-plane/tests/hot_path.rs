@@ -108,7 +108,7 @@ impl World {
             deleted_up_to: 0,
         };
         for at in 0..usize::from(REPLICAS) {
-            world.planes[at].open_group(spec, &Nothing, &mut world.out);
+            world.planes[at].open_group(spec.clone(), &Nothing, &mut world.out);
             world.take(at);
         }
         world.run();
@@ -292,7 +292,10 @@ fn a_poll_from_memory_copies_and_hashes_no_payload() {
             },
         );
         let Cost { allocations, moved } = world.cost[0];
-        println!("poll of {what}: {} bytes, {allocations} allocations, {moved:?}", world.polled);
+        println!(
+            "poll of {what}: {} bytes, {allocations} allocations, {moved:?}",
+            world.polled
+        );
         assert!(world.polled >= count as usize * 1000);
         assert!(moved.copied < 1024, "{moved:?}");
         // A slice has a header of its own, over the checksums of its frames.

@@ -118,7 +118,11 @@ impl FileDisk {
         };
         for index in 0..=threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
-            let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation), handles_max);
+            let mut worker = Worker::new(
+                folder.path().to_owned(),
+                Arc::clone(&generation),
+                handles_max,
+            );
             let completions = completions.clone();
             let thread = thread::Builder::new()
                 .name(format!("disk-{index}"))
@@ -166,7 +170,9 @@ impl FileDisk {
 /// for files, the rest for connections and for what is open only for a moment.
 fn handles_max(threads: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
     (limit / 4 / threads).clamp(HANDLES_MIN, HANDLES_MAX)
 }
 
@@ -228,9 +234,9 @@ fn disk_error(verb: DiskVerb, path: &DiskPath, error: &io::Error) -> DiskError {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => DiskErrorKind::NotFound,
         // A limit on the size of files is a quota, too.
-        io::ErrorKind::StorageFull
-        | io::ErrorKind::QuotaExceeded
-        | io::ErrorKind::FileTooLarge => DiskErrorKind::NoSpace,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            DiskErrorKind::NoSpace
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             DiskErrorKind::Permission
         }

@@ -92,7 +92,7 @@ impl FramePool {
 mod tests {
     use std::sync::Arc;
 
-    use biplane_wire::{Deframer, FrameBuffer, Header as _, Message, PrepareHeader};
+    use biplane_wire::{Deframer, FrameBuffer, Message, PrepareHeader};
 
     use super::*;
 

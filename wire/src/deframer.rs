@@ -236,7 +236,11 @@ impl Deframer {
         if let Some(reason) = self.failed {
             return Err(reason);
         }
-        if self.spare.as_ref().is_some_and(|spare| spare.size() > SPARE_SIZE_MAX) {
+        if self
+            .spare
+            .as_ref()
+            .is_some_and(|spare| spare.size() > SPARE_SIZE_MAX)
+        {
             self.spare = None;
         }
         let ready = match self.large.take() {
@@ -278,7 +282,12 @@ impl Deframer {
             return Ok(Some(Ready::Staged(range)));
         }
         if size > SMALL_FRAME_SIZE_MAX {
-            self.large = Some(Large::start(size, pending, self.spare.take(), self.home.as_ref()));
+            self.large = Some(Large::start(
+                size,
+                pending,
+                self.spare.take(),
+                self.home.as_ref(),
+            ));
             self.head = 0;
             self.tail = 0;
         }

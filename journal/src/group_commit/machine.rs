@@ -208,12 +208,7 @@ impl GroupCommit {
         self.flush_files(out);
     }
 
-    fn write_batch(
-        &mut self,
-        writes: Vec<DiskRequest>,
-        length: u64,
-        out: &mut Vec<DiskRequest>,
-    ) {
+    fn write_batch(&mut self, writes: Vec<DiskRequest>, length: u64, out: &mut Vec<DiskRequest>) {
         let head = Head {
             epoch: self.epoch,
             batch: self.batch,

@@ -169,7 +169,10 @@ impl Node {
             reason,
         })?;
         if replay.file_count() > 0 {
-            info!(files = replay.file_count(), "files get the writes that a crash left in the redo files");
+            info!(
+                files = replay.file_count(),
+                "files get the writes that a crash left in the redo files"
+            );
         }
         let mut disk_out = Vec::new();
         let commit =

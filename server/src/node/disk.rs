@@ -53,7 +53,9 @@ impl Node {
     fn say_full(&mut self, completion: &DiskCompletion) {
         if let Err(error) = &completion.result
             && error.kind == DiskErrorKind::NoSpace
-            && self.full_said.is_none_or(|said| self.tick >= said + FULL_SAID_TICKS)
+            && self
+                .full_said
+                .is_none_or(|said| self.tick >= said + FULL_SAID_TICKS)
         {
             self.full_said = Some(self.tick);
             warn!(%error, "the disk is full; writes wait until there is room");

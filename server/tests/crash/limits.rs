@@ -24,7 +24,10 @@ async fn begin(cluster: &Cluster) {
     let setup = connect(cluster.address(0))
         .await
         .expect("the client connects");
-    setup.create_stream(STREAM).await.expect("the stream is created");
+    setup
+        .create_stream(STREAM)
+        .await
+        .expect("the stream is created");
     setup.shutdown().await.expect("the client closes");
 }
 
@@ -36,7 +39,9 @@ fn limit_files(cluster: &Cluster, bytes: Option<u64>) {
         maximum: own.maximum,
     };
     for node in 0..NODES {
-        let pid = i32::try_from(cluster.pid(node)).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(cluster.pid(node))
+            .ok()
+            .and_then(Pid::from_raw);
         prlimit(pid, Resource::Fsize, limit).expect("the limit of an own process");
     }
 }
@@ -81,7 +86,10 @@ async fn a_full_disk_loses_nothing_and_service_returns_with_the_room() {
     for node in 0..NODES {
         persisted.check_at(&mut cluster, node, true);
     }
-    println!("{} batches acknowledged around a full disk", persisted.batches());
+    println!(
+        "{} batches acknowledged around a full disk",
+        persisted.batches()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,7 +137,10 @@ async fn many_partitions_are_served_with_few_open_files() {
             }
             Ok(polled)
         });
-        let number = polled.messages.first().and_then(|message| plan.number(message.id));
+        let number = polled
+            .messages
+            .first()
+            .and_then(|message| plan.number(message.id));
         assert_eq!(number, Some(u64::from(partition) + 1), "{what}");
     }
     for node in 0..NODES {

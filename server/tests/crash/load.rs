@@ -113,7 +113,11 @@ impl Load {
         for partition in 0..self.ledger.partition_count() {
             let end = self.ledger.end(partition);
             let known = &self.contents[partition as usize];
-            let start = if again { 0 } else { known.len().saturating_sub(OVERLAP) };
+            let start = if again {
+                0
+            } else {
+                known.len().saturating_sub(OVERLAP)
+            };
             let mut held = known[..start].to_vec();
             let what = format!("node {node} holds partition {partition} of {}", self.topic);
             wait_until(&what, CATCH_UP_LIMIT, || {

@@ -70,7 +70,10 @@ async fn nothing_acknowledged_is_lost_when_processes_die() {
     let setup = connect(cluster.address(0))
         .await
         .expect("the client connects");
-    setup.create_stream(STREAM).await.expect("the stream is created");
+    setup
+        .create_stream(STREAM)
+        .await
+        .expect("the stream is created");
     setup.shutdown().await.expect("the client closes");
     topic(&mut cluster, "persisted", Durability::Persisted, PARTITIONS).await;
     let ledger = Ledger::new(plan, PARTITIONS);

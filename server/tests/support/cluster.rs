@@ -94,7 +94,11 @@ impl Cluster {
 
     /// Process id of `node`.
     pub(crate) fn pid(&self, node: usize) -> u32 {
-        self.nodes[node].process.as_ref().expect("the node runs").id()
+        self.nodes[node]
+            .process
+            .as_ref()
+            .expect("the node runs")
+            .id()
     }
 
     /// What `node` has logged.
