@@ -190,6 +190,28 @@ impl Message {
         true
     }
 
+    /// As [`Self::reuse_for`], with another body of the same length.
+    ///
+    /// # Panics
+    ///
+    /// When header and body together are not as long as this frame, or the size field of `header`
+    /// is not the size of this frame.
+    pub fn reuse_with<H: Header>(&mut self, header: &H, body: &[u8]) -> bool {
+        assert!(
+            HEADER_SIZE + body.len() == self.size,
+            "the body keeps its length"
+        );
+        if !self.reuse_for(header) {
+            return false;
+        }
+        let place = self.start + HEADER_SIZE..self.start + self.size;
+        if let Some(bytes) = self.storage.bytes_mut() {
+            crate::meter::copied(self.size);
+            bytes[place].copy_from_slice(body);
+        }
+        true
+    }
+
     /// This prepare as it is retransmitted in `view`: the one field that may change. The same
     /// message when it already carries that view.
     ///
