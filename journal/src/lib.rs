@@ -7,6 +7,8 @@
 //!                     ◄───────────── DiskCompletion ────┘
 //!        ◄─── Durable { op, checksum }, Truncated, Drained; the record that is durable
 //!
+//!   many logs: Wal, Wal, Wal ───► GroupCommit ───► Disk: one write, one sync for all
+//!
 //!   at open:   DiskView ───► recover ───► Recovered: intact, damaged, torn
 //!                       └──► load_superblock, open_snapshot, check_pairing
 //! ```
@@ -41,6 +43,8 @@
 //!   └─────────┴────────────────────────────┘
 //! ```
 //!
+//! What [`GroupCommit`] writes is in the file `group_commit/format.rs`.
+//!
 //! **What this crate does not do.** It opens no file and reads no clock: requests are values,
 //! and ticks are counted by the caller. It takes no protocol decision: it reports a broken
 //! chain and does not cut it, it keeps what the plane does not drop. Segments of partitions,
@@ -67,6 +71,7 @@
 
 mod buffer;
 mod disk;
+mod group_commit;
 mod memory_disk;
 mod path;
 mod record;
@@ -81,6 +86,10 @@ pub use buffer::{ALIGNMENT, ReadBuffer, ReadBytes};
 pub use disk::{
     Chunk, DirEntry, Disk, DiskCompletion, DiskError, DiskErrorKind, DiskOp, DiskReply,
     DiskRequest, DiskVerb, DiskView, QueueId, ReadFileError, read_file,
+};
+pub use group_commit::{
+    GATHERED_BYTES_MAX, GroupCommit, GroupCommitConfig, REDO_FILE_BYTES_DEFAULT, Replay,
+    ReplayError, ReplayedView,
 };
 pub use memory_disk::{Fate, Fault, MemoryDisk, SECTOR_BYTES, Unsynced, UnsyncedKind};
 pub use path::{DiskPath, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError};

@@ -12,6 +12,7 @@ use biplane_wire::{GroupId, Message, ReplicaId};
 use crate::io::{Output, Outputs};
 use crate::limits::Limits;
 use crate::recovery::NodeIdentity;
+use crate::reply::Confirmations;
 
 /// Top bit pattern of every disk queue of this plane.
 const QUEUE_MARK: u64 = 1 << 62;
@@ -120,6 +121,7 @@ pub(crate) struct Scratch {
     pub(crate) repair: Vec<repair::RepairOutput>,
     pub(crate) pull: Vec<transfer::PullOutput>,
     pub(crate) disk: Vec<DiskRequest>,
+    pub(crate) confirmations: Confirmations,
 }
 
 impl Context<'_> {

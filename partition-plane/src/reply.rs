@@ -1,12 +1,44 @@
 //! Reply frames (chapter 06 section 8): each kind built in one place.
 
+use std::collections::VecDeque;
+
 use biplane_wire::{
-    ClusterId, Command, Message, Op, Operation, PartitionKey, PrepareHeader, ReplicaId,
-    ReplyHeader, RoutedRequestHeader, View,
+    ClusterId, Command, HEADER_SIZE, Message, Op, Operation, PartitionKey, PrepareHeader,
+    ReplicaId, ReplyHeader, RoutedRequestHeader, View,
 };
 
 /// Body of a committed store or delete of a position: an empty result section.
 const OFFSET_OK: [u8; 4] = [0; 4];
+
+/// Confirmations kept to be written over.
+const CONFIRMATIONS_MAX: usize = 64;
+const CONFIRMED_BYTES: usize = 24;
+
+/// Confirmations of messages that were sent, oldest first, to be written over once their
+/// connections are done with them: the one frame a primary makes for every batch costs no
+/// allocation then.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmations {
+    sent: VecDeque<Message>,
+}
+
+impl Confirmations {
+    fn message(&mut self, mut header: ReplyHeader, body: &[u8; CONFIRMED_BYTES]) -> Message {
+        header.frame.set_size((HEADER_SIZE + body.len()) as u32);
+        if let Some(mut oldest) = self.sent.pop_front() {
+            if oldest.reuse_with(&header, body) {
+                self.sent.push_back(oldest.clone());
+                return oldest;
+            }
+            self.sent.push_front(oldest);
+        }
+        let message = Message::from_parts(header, body);
+        if self.sent.len() < CONFIRMATIONS_MAX {
+            self.sent.push_back(message.clone());
+        }
+        message
+    }
+}
 
 /// What a group says about itself in replies it does not build from a prepare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +55,7 @@ pub(crate) fn committed(
     prepare: &PrepareHeader,
     partition: PartitionKey,
     base_offset: Option<u64>,
+    confirmations: &mut Confirmations,
 ) -> Message {
     let mut reply = ReplyHeader::new(Command::Reply);
     reply.frame.set_cluster(prepare.frame.cluster());
@@ -40,13 +73,13 @@ pub(crate) fn committed(
         return Message::from_parts(reply, &OFFSET_OK);
     }
     match base_offset {
-        Some(base_offset) => Message::from_parts(reply, &confirmed(partition, base_offset)),
+        Some(base_offset) => confirmations.message(reply, &confirmed(partition, base_offset)),
         None => Message::from_parts(reply, &0u32.to_le_bytes()),
     }
 }
 
-fn confirmed(partition: PartitionKey, base_offset: u64) -> [u8; 24] {
-    let mut body = [0; 24];
+fn confirmed(partition: PartitionKey, base_offset: u64) -> [u8; CONFIRMED_BYTES] {
+    let mut body = [0; CONFIRMED_BYTES];
     let words = [1, partition.stream, partition.topic, partition.partition];
     for (field, word) in body.chunks_exact_mut(4).zip(words) {
         field.copy_from_slice(&word.to_le_bytes());
@@ -127,7 +160,12 @@ mod tests {
         prepare.set_request(RequestNumber(9));
         prepare.set_operation(Operation::SendMessages);
         prepare.set_group(GroupId::partition(1, 2, 3).unwrap());
-        let reply = committed(&prepare, PARTITION, Some(100));
+        let reply = committed(
+            &prepare,
+            PARTITION,
+            Some(100),
+            &mut Confirmations::default(),
+        );
         assert_eq!(reply.size(), 280);
         assert_eq!(
             hex(reply.body()),
@@ -151,7 +189,7 @@ mod tests {
                 .chain(&bytes[64..160])
                 .all(|byte| *byte == 0)
         );
-        let purged = committed(&prepare, PARTITION, None);
+        let purged = committed(&prepare, PARTITION, None, &mut Confirmations::default());
         assert_eq!(purged.body(), [0; 4]);
     }
 
@@ -201,5 +239,27 @@ mod tests {
             assert_eq!(reply.header::<ReplyHeader>().op(), Op(7));
             assert_eq!(reply.header::<ReplyHeader>().status(), 0);
         }
+    }
+
+    #[test]
+    fn a_confirmation_is_written_over_only_when_nobody_holds_it() {
+        let mut prepare = PrepareHeader::new(Command::Prepare);
+        prepare.set_operation(Operation::SendMessages);
+        let mut confirmations = Confirmations::default();
+        let mut make = |op: u64| {
+            prepare.set_op(Op(op));
+            committed(&prepare, PARTITION, Some(op), &mut confirmations)
+        };
+        let first = make(1);
+        let place = first.body().as_ptr();
+        let second = make(2);
+        assert_ne!(second.body().as_ptr(), place);
+        assert_eq!(first.body(), confirmed(PARTITION, 1));
+        drop(first);
+        let third = make(3);
+        assert_eq!(third.body().as_ptr(), place);
+        assert_eq!(third.body(), confirmed(PARTITION, 3));
+        assert_eq!(third.header::<ReplyHeader>().op(), Op(3));
+        assert_eq!(second.body(), confirmed(PARTITION, 2));
     }
 }

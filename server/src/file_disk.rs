@@ -16,11 +16,16 @@ use std::thread;
 
 use biplane_journal::{
     DirEntry, DiskCompletion, DiskError, DiskErrorKind, DiskPath, DiskRequest, DiskVerb, DiskView,
+    GroupCommit,
 };
 use crossbeam::channel;
 
 use crate::mailbox::Post;
 use execute::Worker;
+
+/// Open files one thread keeps at most, and at least.
+const HANDLES_MAX: usize = 128;
+const HANDLES_MIN: usize = 4;
 
 /// The data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +100,8 @@ pub(crate) struct FileDisk {
 }
 
 impl FileDisk {
-    /// Starts `threads` threads on `folder`; every request's completion goes to `completions`.
+    /// Starts `threads` threads on `folder`, and one more for the requests that everybody waits
+    /// for; every request's completion goes to `completions`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -105,13 +111,18 @@ impl FileDisk {
         completions: &Post<DiskCompletion>,
     ) -> io::Result<Self> {
         let generation = Arc::new(AtomicU64::new(0));
+        let handles_max = handles_max(threads.max(1) + 1);
         let mut disk = Self {
             workers: Vec::new(),
             threads: Vec::new(),
         };
-        for index in 0..threads.max(1) {
+        for index in 0..=threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
-            let mut worker = Worker::new(folder.path().to_owned(), Arc::clone(&generation));
+            let mut worker = Worker::new(
+                folder.path().to_owned(),
+                Arc::clone(&generation),
+                handles_max,
+            );
             let completions = completions.clone();
             let thread = thread::Builder::new()
                 .name(format!("disk-{index}"))
@@ -136,7 +147,12 @@ impl FileDisk {
 
     /// Hands a request to its queue's thread.
     pub(crate) fn submit(&self, request: DiskRequest) {
-        let index = request.queue.0 as usize % self.workers.len();
+        let last = self.workers.len() - 1;
+        let index = if GroupCommit::is_urgent(request.queue) {
+            last
+        } else {
+            request.queue.0 as usize % last
+        };
         // The threads end only after the senders are dropped, so this cannot fail.
         let _ = self.workers[index].send(request);
     }
@@ -148,6 +164,16 @@ impl FileDisk {
             let _ = thread.join();
         }
     }
+}
+
+/// Open files each of `threads` threads may keep: a quarter of what the process may have open is
+/// for files, the rest for connections and for what is open only for a moment.
+fn handles_max(threads: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
+    (limit / 4 / threads).clamp(HANDLES_MIN, HANDLES_MAX)
 }
 
 /// Blocking reads of a data folder.
@@ -207,7 +233,10 @@ impl DiskView for FileView {
 fn disk_error(verb: DiskVerb, path: &DiskPath, error: &io::Error) -> DiskError {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => DiskErrorKind::NotFound,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::NoSpace,
+        // A limit on the size of files is a quota, too.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            DiskErrorKind::NoSpace
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             DiskErrorKind::Permission
         }

@@ -36,6 +36,7 @@ pub mod node;
 pub mod observe;
 mod passwords;
 mod peer;
+mod recycler;
 pub mod runtime;
 pub mod serve;
 pub mod signals;

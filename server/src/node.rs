@@ -15,6 +15,7 @@
 
 mod boot;
 pub mod catch_up;
+mod disk;
 mod event_loop;
 mod outputs;
 mod root;
@@ -23,7 +24,7 @@ mod topology;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use biplane_journal::DiskCompletion;
+use biplane_journal::{DiskCompletion, DiskRequest, GroupCommit};
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane::PartitionPlane;
 use biplane_wire::{ReplicaId, View};
@@ -37,6 +38,7 @@ use crate::file_disk::{DataFolder, FileDisk, FileView};
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
+use crate::recycler::FramePool;
 use crate::runtime::Receiver;
 
 pub use boot::{BootError, Settings, StopHandle};
@@ -96,6 +98,12 @@ pub struct Node {
     folder: DataFolder,
     view: FileView,
     disk: Option<FileDisk>,
+    /// Gathers the synced writes of all partitions.
+    commit: GroupCommit,
+    disk_out: Vec<DiskRequest>,
+    /// Tick at which the last line about a full disk was written.
+    full_said: Option<u64>,
+    frames: Arc<FramePool>,
     inbox: Inbox,
     ticks: TickCounter,
     /// Every partition has been seen in status Normal since the start.

@@ -34,6 +34,7 @@ use biplane_wire::{Message, ReplicaFrame, ReplicaId};
 use futures::future::{Either, select};
 
 use crate::mailbox::Post;
+use crate::recycler::FramePool;
 use crate::runtime::{self, Receiver, Sender};
 use crate::tls::ReplicaTls;
 use log_budget::LogBudget;
@@ -92,6 +93,8 @@ pub(crate) struct MeshConfig {
     pub(crate) close_timeout: Duration,
     /// Time to say goodbye on a link that has nothing more to write.
     pub(crate) close_grace: Duration,
+    /// Memory of received frames.
+    pub(crate) frames: Arc<FramePool>,
 }
 
 /// Counts of what the mesh dropped or refused.

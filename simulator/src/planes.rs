@@ -11,7 +11,7 @@ mod topology;
 
 use std::collections::BTreeMap;
 
-use biplane_journal::DiskView;
+use biplane_journal::{DiskRequest, DiskView, GroupCommit, GroupCommitConfig, Replay};
 use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_metadata_plane::io as metadata_io;
@@ -50,6 +50,9 @@ pub struct PlanesNode {
     partitions: PartitionPlane,
     metadata_out: Vec<metadata_io::Output>,
     partition_out: Vec<partition::Output>,
+    /// Gathers the synced writes of all partitions.
+    commit: GroupCommit,
+    disk_out: Vec<DiskRequest>,
     known: BTreeMap<GroupId, topology::Known>,
     metadata_facts: GroupFacts,
     /// What sizes of topics are divided by.
@@ -78,11 +81,21 @@ impl PlanesNode {
         let (plane, outputs) =
             MetadataPlane::open(metadata_config(config), disk, config.wall_micros)
                 .map_err(|error| error.to_string())?;
+        let replay = Replay::read(disk).map_err(|error| error.to_string())?;
+        let sizes = if config.tiny_limits {
+            GroupCommitConfig::tiny
+        } else {
+            GroupCommitConfig::new
+        };
+        let mut disk_out = Vec::new();
+        let commit = GroupCommit::open(sizes(config.seed), replay, &mut disk_out);
         let mut node = Self {
             metadata: plane,
             partitions: PartitionPlane::new(partition_config(config)),
             metadata_out: outputs,
             partition_out: Vec::new(),
+            commit,
+            disk_out,
             known: BTreeMap::new(),
             metadata_facts: topology::metadata_facts(),
             scale: if config.tiny_limits { TINY_SCALE } else { 1 },
@@ -127,6 +140,7 @@ impl PlanesNode {
     fn tick(&mut self, wall_micros: u64) {
         self.step_metadata(metadata_io::Input::Tick { wall_micros });
         self.step_partitions(partition::Input::Tick { wall_micros });
+        self.commit.tick(&mut self.disk_out);
         self.ticks += 1;
         if self.ticks.is_multiple_of(REVOCATION_TICKS) {
             self.complete_revocations(wall_micros);
@@ -142,7 +156,12 @@ impl PlanesNode {
             for output in std::mem::take(&mut self.partition_out) {
                 self.carry_partition(output, out);
             }
+            while let Some(answer) = self.commit.next_answer() {
+                self.step_partitions(partition::Input::Disk(answer));
+            }
         }
+        self.commit.flush(&mut self.disk_out);
+        out.extend(self.disk_out.drain(..).map(Effect::Disk));
     }
 
     fn carry_metadata(
@@ -167,7 +186,7 @@ impl PlanesNode {
         use partition::Output;
         match output {
             Output::Send { to, message } => out.push(Effect::Send { to: to.0, message }),
-            Output::Disk(request) => out.push(Effect::Disk(request)),
+            Output::Disk(request) => self.commit.submit(request, &mut self.disk_out),
             Output::Fenced { group, reason } => out.push(Effect::Fenced { group, reason }),
             Output::Role(change) => {
                 self.step_metadata(metadata_io::Input::PartitionView(change.view));
@@ -186,10 +205,13 @@ impl Machine for PlanesNode {
             Cause::Tick { wall_micros } => self.tick(wall_micros),
             Cause::Frame { from, frame } => self.frame(from, *frame),
             Cause::Disk(completion) => {
-                if self.partitions.owns(completion.queue) {
-                    self.step_partitions(partition::Input::Disk(completion));
-                } else {
+                if MetadataPlane::owns(completion.queue) {
                     self.step_metadata(metadata_io::Input::Disk(completion));
+                } else {
+                    self.commit.complete(completion, &mut self.disk_out);
+                    while let Some(answer) = self.commit.next_answer() {
+                        self.step_partitions(partition::Input::Disk(answer));
+                    }
                 }
             }
             Cause::Peer { peer, connected } => self.link(peer, connected),

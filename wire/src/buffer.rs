@@ -1,28 +1,21 @@
 //! The one allocation a frame lives in from socket to disk, while it still has one owner.
 //!
-//! Storage is a vector of 16-byte blocks, so a frame that starts at the front of it is aligned
+//! Storage is made of 16-byte blocks, so a frame that starts at the front of it is aligned
 //! for every field of every header. [`FrameBuffer::reframe`] moves the start forward instead of
 //! moving bytes: a request `[header][metadata][batch]` becomes a prepare `[header][batch]` in
 //! the same memory, and the batch is never copied. A reframed header may stand unaligned, which
 //! the header types allow.
 
-use std::sync::Arc;
-
-use zerocopy::IntoBytes;
-
 use crate::HEADER_SIZE;
 use crate::error::{CloseReason, DecodeError};
 use crate::header::{GenericHeader, Header};
 use crate::message::Message;
-
-/// One 16-byte block of storage. Integers allocate zeroed without a pass over the memory.
-pub(crate) type Block = u128;
-
-pub(crate) const BLOCK_SIZE: usize = size_of::<Block>();
+use crate::storage::{BLOCK_SIZE, Block, Storage};
 
 /// A frame with a single owner, writable. At least a header long.
 pub struct FrameBuffer {
-    blocks: Vec<Block>,
+    /// Held by nobody else.
+    storage: Storage,
     start: usize,
     size: usize,
 }
@@ -36,11 +29,8 @@ impl FrameBuffer {
     #[must_use]
     pub fn zeroed(size: usize) -> Self {
         assert!(size >= HEADER_SIZE, "a frame has a header");
-        Self {
-            blocks: vec![0; size.div_ceil(BLOCK_SIZE)],
-            start: 0,
-            size,
-        }
+        let blocks: Vec<Block> = vec![0; size.div_ceil(BLOCK_SIZE)];
+        Self::from_storage(Storage::new(blocks), 0, size)
     }
 
     /// A frame made of a header and a body.
@@ -50,6 +40,7 @@ impl FrameBuffer {
     /// When the size field of `header` is not the length of both together.
     #[must_use]
     pub fn from_parts<H: Header>(header: &H, body: &[u8]) -> Self {
+        crate::meter::copied(HEADER_SIZE + body.len());
         let mut buffer = Self::zeroed(HEADER_SIZE + body.len());
         buffer.set_header(header);
         buffer.body_mut().copy_from_slice(body);
@@ -71,6 +62,7 @@ impl FrameBuffer {
     /// first.
     pub(crate) fn from_frame(bytes: &[u8]) -> Self {
         assert!(bytes.len() >= HEADER_SIZE, "a frame has a header");
+        crate::meter::copied(bytes.len());
         let (whole, rest) = bytes.as_chunks::<BLOCK_SIZE>();
         let mut blocks = Vec::with_capacity(bytes.len().div_ceil(BLOCK_SIZE));
         blocks.extend(whole.iter().map(|block| Block::from_ne_bytes(*block)));
@@ -79,21 +71,18 @@ impl FrameBuffer {
             last[..rest.len()].copy_from_slice(rest);
             blocks.push(Block::from_ne_bytes(last));
         }
-        Self {
-            blocks,
-            start: 0,
-            size: bytes.len(),
-        }
+        Self::from_storage(Storage::new(blocks), 0, bytes.len())
     }
 
-    pub(crate) fn from_storage(blocks: Vec<Block>, start: usize, size: usize) -> Self {
+    /// `storage` has no other holder.
+    pub(crate) fn from_storage(storage: Storage, start: usize, size: usize) -> Self {
         assert!(size >= HEADER_SIZE, "a frame has a header");
         assert!(
-            start + size <= blocks.len() * BLOCK_SIZE,
+            start + size <= storage.size(),
             "the frame lies in its storage"
         );
         Self {
-            blocks,
+            storage,
             start,
             size,
         }
@@ -108,12 +97,15 @@ impl FrameBuffer {
     /// The whole frame.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.blocks.as_bytes()[self.start..self.start + self.size]
+        &self.storage.bytes()[self.start..self.start + self.size]
     }
 
     /// The whole frame, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.blocks.as_mut_bytes()[self.start..self.start + self.size]
+        match self.storage.bytes_mut() {
+            Some(bytes) => &mut bytes[self.start..self.start + self.size],
+            None => unreachable!("a frame buffer has one owner"),
+        }
     }
 
     /// The header bytes.
@@ -198,11 +190,11 @@ impl FrameBuffer {
             "the command is defined"
         );
         let Self {
-            blocks,
+            storage,
             start,
             size,
         } = self;
-        Message::from_storage(Arc::new(blocks), start, size)
+        Message::from_storage(storage, start, size)
     }
 
     fn assert_size_field(&self) {

@@ -15,6 +15,7 @@ pub const XXH3_EMPTY: u64 = 0x2d06_8005_38d3_94c2;
 /// XXH3, 64 bits, seed 0.
 #[must_use]
 pub fn xxh3(bytes: &[u8]) -> u64 {
+    crate::meter::hashed(bytes.len());
     xxh3_64(bytes)
 }
 

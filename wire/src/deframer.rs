@@ -19,16 +19,16 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-
-use zerocopy::IntoBytes;
+use std::sync::Arc;
 
 use crate::HEADER_SIZE;
-use crate::buffer::{BLOCK_SIZE, Block, FrameBuffer};
+use crate::buffer::FrameBuffer;
 use crate::command::Command;
 use crate::error::CloseReason;
 use crate::frame_ref::FrameRef;
 use crate::header::{GenericHeader, Header};
 use crate::message::Message;
+use crate::storage::{BLOCK_SIZE, Recycler, Storage};
 
 /// Bytes of the staging buffer.
 pub const STAGING_SIZE: usize = 64 * 1024;
@@ -49,7 +49,7 @@ const _: () = assert!(LARGE_ALLOCATION_FIRST.is_multiple_of(BLOCK_SIZE));
 
 /// A frame that is read into its own buffer.
 struct Large {
-    blocks: Vec<Block>,
+    storage: Storage,
     filled: usize,
     size: usize,
 }
@@ -61,7 +61,9 @@ pub struct Deframer {
     head: usize,
     tail: usize,
     large: Option<Large>,
-    spare: Vec<Block>,
+    /// Memory of the last large frame that was read in place.
+    spare: Option<Storage>,
+    home: Option<Arc<dyn Recycler>>,
     failed: Option<CloseReason>,
 }
 
@@ -82,9 +84,17 @@ impl Deframer {
             head: 0,
             tail: 0,
             large: None,
-            spare: Vec::new(),
+            spare: None,
+            home: None,
             failed: None,
         }
+    }
+
+    /// Takes the memory of large frames from `home`, where it returns to.
+    #[must_use]
+    pub fn with_recycler(mut self, home: Arc<dyn Recycler>) -> Self {
+        self.home = Some(home);
+        self
     }
 
     /// Accepts frames up to `size_max` bytes from the next one on. A listener that does not know
@@ -168,8 +178,8 @@ impl Deframer {
                 let frame = &self.staging[range];
                 Some(FrameBuffer::from_frame(frame).freeze())
             }
-            Some(Ready::Large(Large { blocks, size, .. })) => {
-                Some(FrameBuffer::from_storage(blocks, 0, size).freeze())
+            Some(Ready::Large(Large { storage, size, .. })) => {
+                Some(FrameBuffer::from_storage(storage, 0, size).freeze())
             }
         })
     }
@@ -185,9 +195,8 @@ impl Deframer {
         let bytes = match self.ready()? {
             None => return Ok(None),
             Some(Ready::Staged(range)) => &self.staging[range],
-            Some(Ready::Large(Large { blocks, size, .. })) => {
-                self.spare = blocks;
-                &self.spare.as_bytes()[..size]
+            Some(Ready::Large(Large { storage, size, .. })) => {
+                &self.spare.insert(storage).bytes()[..size]
             }
         };
         Ok(Some(FrameRef::checked(bytes)))
@@ -217,8 +226,9 @@ impl Deframer {
     /// Bytes of memory held at this moment.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let large = self.large.as_ref().map_or(0, |large| large.blocks.len());
-        self.staging.capacity() + (large + self.spare.len()) * BLOCK_SIZE
+        let large = self.large.as_ref().map(|large| &large.storage);
+        let held = large.into_iter().chain(&self.spare).map(Storage::size);
+        self.staging.capacity() + held.sum::<usize>()
     }
 
     /// The next whole frame, taken out of the cursors. A failure is remembered.
@@ -226,15 +236,19 @@ impl Deframer {
         if let Some(reason) = self.failed {
             return Err(reason);
         }
-        if self.spare.len() > SPARE_SIZE_MAX / BLOCK_SIZE {
-            self.spare = Vec::new();
+        if self
+            .spare
+            .as_ref()
+            .is_some_and(|spare| spare.size() > SPARE_SIZE_MAX)
+        {
+            self.spare = None;
         }
         let ready = match self.large.take() {
             Some(large) if large.filled < large.size => {
                 self.large = Some(large);
                 Ok(None)
             }
-            Some(large) => check_command(&large.blocks.as_bytes()[..HEADER_SIZE])
+            Some(large) => check_command(&large.storage.bytes()[..HEADER_SIZE])
                 .map(|()| Some(Ready::Large(large))),
             None => self.next_staged(),
         };
@@ -268,7 +282,12 @@ impl Deframer {
             return Ok(Some(Ready::Staged(range)));
         }
         if size > SMALL_FRAME_SIZE_MAX {
-            self.large = Some(Large::start(size, pending, &mut self.spare));
+            self.large = Some(Large::start(
+                size,
+                pending,
+                self.spare.take(),
+                self.home.as_ref(),
+            ));
             self.head = 0;
             self.tail = 0;
         }
@@ -277,37 +296,46 @@ impl Deframer {
 }
 
 impl Large {
-    /// `spare` is the buffer of a large frame that was read in place; what it still holds is
-    /// overwritten before it is looked at.
-    fn start(size: usize, received: &[u8], spare: &mut Vec<Block>) -> Self {
-        let first = size.min(LARGE_ALLOCATION_FIRST).div_ceil(BLOCK_SIZE);
-        let mut blocks = std::mem::take(spare);
-        if blocks.len() < first {
-            blocks = vec![0; first];
-        }
-        blocks.as_mut_bytes()[..received.len()].copy_from_slice(received);
+    /// What recycled memory still holds is overwritten before it is looked at.
+    fn start(
+        size: usize,
+        received: &[u8],
+        spare: Option<Storage>,
+        home: Option<&Arc<dyn Recycler>>,
+    ) -> Self {
+        let first = size.min(LARGE_ALLOCATION_FIRST);
+        let mut storage = spare
+            .filter(|spare| spare.size() >= first)
+            .unwrap_or_else(|| Storage::at_least(first, home));
+        sole(&mut storage)[..received.len()].copy_from_slice(received);
         Self {
-            blocks,
+            storage,
             filled: received.len(),
             size,
         }
     }
 
     fn capacity(&self) -> usize {
-        self.size.min(self.blocks.len() * BLOCK_SIZE)
+        self.size.min(self.storage.size())
     }
 
     /// The part to fill next. Doubles the memory when the part before is full, so a peer pays
     /// with bytes for every byte we allocate.
     fn unfilled(&mut self) -> &mut [u8] {
         if self.filled == self.capacity() && self.filled < self.size {
-            let grown = self.size.min(self.filled.saturating_mul(2));
-            let additional = grown.div_ceil(BLOCK_SIZE) - self.blocks.len();
-            self.blocks.reserve_exact(additional);
-            self.blocks.resize(grown.div_ceil(BLOCK_SIZE), 0);
+            self.storage
+                .grow(self.size.min(self.filled.saturating_mul(2)));
         }
         let capacity = self.capacity();
-        &mut self.blocks.as_mut_bytes()[self.filled..capacity]
+        &mut sole(&mut self.storage)[self.filled..capacity]
+    }
+}
+
+/// The bytes of storage that was never shared.
+fn sole(storage: &mut Storage) -> &mut [u8] {
+    match storage.bytes_mut() {
+        Some(bytes) => bytes,
+        None => unreachable!("a frame that is being received has one holder"),
     }
 }
 

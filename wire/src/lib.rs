@@ -46,6 +46,7 @@ mod header;
 mod ids;
 mod manifest;
 mod message;
+pub mod meter;
 mod operation;
 mod permissions;
 pub mod prepare;
@@ -53,6 +54,7 @@ mod primitive;
 pub mod request;
 pub mod response;
 pub mod result;
+mod storage;
 mod suffix;
 mod summary;
 mod tlv;
@@ -98,6 +100,7 @@ pub use primitive::{
     PollingKind, PollingStrategy, Text8, Text32,
 };
 pub use result::ResultSection;
+pub use storage::{Recycler, Spare};
 pub use suffix::{
     SUFFIX_ENTRIES_MAX, Suffix, SuffixBuilder, SuffixEntry, SuffixError, check_suffix_body_seal,
 };

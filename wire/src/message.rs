@@ -6,29 +6,28 @@
 
 use std::sync::Arc;
 
-use zerocopy::IntoBytes;
-
 use crate::HEADER_SIZE;
-use crate::buffer::{BLOCK_SIZE, Block, FrameBuffer};
+use crate::buffer::FrameBuffer;
 use crate::command::Command;
 use crate::error::DecodeError;
 use crate::header::{GenericHeader, Header, PrepareHeader};
 use crate::ids::View;
+use crate::storage::Storage;
 
 /// A frame that passed the generic check: its size field is its length and its command byte is
 /// defined. Nothing else is known about it.
 #[derive(Clone)]
 pub struct Message {
-    storage: Arc<Vec<Block>>,
+    storage: Storage,
     start: usize,
     size: usize,
     replaced: Option<Arc<[u8; HEADER_SIZE]>>,
 }
 
 impl Message {
-    pub(crate) fn from_storage(storage: Arc<Vec<Block>>, start: usize, size: usize) -> Self {
+    pub(crate) fn from_storage(storage: Storage, start: usize, size: usize) -> Self {
         debug_assert!(size >= HEADER_SIZE);
-        debug_assert!(start + size <= storage.len() * BLOCK_SIZE);
+        debug_assert!(start + size <= storage.size());
         Self {
             storage,
             start,
@@ -66,7 +65,7 @@ impl Message {
     }
 
     fn stored(&self) -> &[u8] {
-        &self.storage.as_bytes()[self.start..self.start + self.size]
+        &self.storage.bytes()[self.start..self.start + self.size]
     }
 
     /// Length of the frame in bytes, header included.
@@ -182,12 +181,34 @@ impl Message {
             header.validate_command().is_ok(),
             "the command uses this layout"
         );
-        let Some(blocks) = Arc::get_mut(&mut self.storage) else {
+        let place = self.start..self.start + HEADER_SIZE;
+        let Some(bytes) = self.storage.bytes_mut() else {
             return false;
         };
+        bytes[place].copy_from_slice(header.bytes());
         self.replaced = None;
-        let place = self.start..self.start + HEADER_SIZE;
-        blocks.as_mut_bytes()[place].copy_from_slice(header.bytes());
+        true
+    }
+
+    /// As [`Self::reuse_for`], with another body of the same length.
+    ///
+    /// # Panics
+    ///
+    /// When header and body together are not as long as this frame, or the size field of `header`
+    /// is not the size of this frame.
+    pub fn reuse_with<H: Header>(&mut self, header: &H, body: &[u8]) -> bool {
+        assert!(
+            HEADER_SIZE + body.len() == self.size,
+            "the body keeps its length"
+        );
+        if !self.reuse_for(header) {
+            return false;
+        }
+        let place = self.start + HEADER_SIZE..self.start + self.size;
+        if let Some(bytes) = self.storage.bytes_mut() {
+            crate::meter::copied(self.size);
+            bytes[place].copy_from_slice(body);
+        }
         true
     }
 
@@ -246,27 +267,21 @@ impl Message {
     ///
     /// The message itself when it is shared.
     pub fn try_unique(self) -> Result<FrameBuffer, Self> {
+        let mut this = self;
+        if !this.storage.is_unique() {
+            return Err(this);
+        }
         let Self {
             storage,
             start,
             size,
             replaced,
-        } = self;
-        match Arc::try_unwrap(storage) {
-            Ok(blocks) => {
-                let mut buffer = FrameBuffer::from_storage(blocks, start, size);
-                if let Some(header) = replaced {
-                    *buffer.header_bytes_mut() = *header;
-                }
-                Ok(buffer)
-            }
-            Err(storage) => Err(Self {
-                storage,
-                start,
-                size,
-                replaced,
-            }),
+        } = this;
+        let mut buffer = FrameBuffer::from_storage(storage, start, size);
+        if let Some(header) = replaced {
+            *buffer.header_bytes_mut() = *header;
         }
+        Ok(buffer)
     }
 
     /// The frame with a single owner; copies only when it is shared.
@@ -275,6 +290,7 @@ impl Message {
         match self.try_unique() {
             Ok(buffer) => buffer,
             Err(shared) => {
+                crate::meter::copied(shared.size);
                 let mut buffer = FrameBuffer::zeroed(shared.size);
                 *buffer.header_bytes_mut() = *shared.header_bytes();
                 buffer.body_mut().copy_from_slice(shared.body());
@@ -286,7 +302,7 @@ impl Message {
     /// Bytes of memory the storage of this frame takes, for queue accounting.
     #[must_use]
     pub fn storage_size(&self) -> usize {
-        self.storage.len() * BLOCK_SIZE
+        self.storage.size()
     }
 }
 

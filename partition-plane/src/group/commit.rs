@@ -39,7 +39,9 @@ impl Group {
                 Effect::Appended { base_offset } => Some(base_offset),
                 Effect::Void | Effect::Stored => None,
             };
-            let reply = token.map(|_| reply::committed(&header, self.key, base_offset));
+            let confirmations = &mut context.scratch.confirmations;
+            let reply =
+                token.map(|_| reply::committed(&header, self.key, base_offset, confirmations));
             if let Some((token, reply)) = token.zip(reply) {
                 self.answer_committed(token, &header, reply, context);
             }

@@ -46,6 +46,10 @@ pub struct TableArgs {
     #[arg(long, default_value_t = 28090)]
     #[arg(value_parser = clap::value_parser!(u16).range(1024..=64_000))]
     pub base_port: u16,
+    /// Gigabytes of memory to touch and free before each load. A virtual machine that was idle gets
+    /// its memory page by page as it is first used, and then a load of seconds measures that
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1024))]
+    pub touch: u64,
     /// Write every figure of every repetition as JSON to this file
     #[arg(long)]
     pub json: Option<PathBuf>,

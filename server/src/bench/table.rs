@@ -217,6 +217,7 @@ pub(super) fn run(args: &TableArgs) -> Result<(), BenchError> {
                 args.repetitions, load.0, load.1
             );
             thread::sleep(REST);
+            touch_memory(args.touch);
             runs[at].1.push(measure(cluster.load(args, load)?)?);
         }
     }
@@ -229,6 +230,12 @@ pub(super) fn run(args: &TableArgs) -> Result<(), BenchError> {
         write(path, &json)?;
     }
     Ok(())
+}
+
+/// Has the machine back so much memory, which is free again afterwards.
+fn touch_memory(gigabytes: u64) {
+    let size = usize::try_from(gigabytes << 30).unwrap_or(0);
+    std::hint::black_box(vec![1_u8; size]);
 }
 
 fn table(runs: &[((Workload, &str), Vec<Report>)], idle: f64, repetitions: u32) -> String {

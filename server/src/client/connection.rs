@@ -13,6 +13,7 @@ use tracing::{debug, trace, warn};
 
 use super::reply::ClientFrame;
 use crate::mailbox::Post;
+use crate::recycler::FramePool;
 use crate::runtime::{self, Receiver, Sender, TcpListener, TcpStream, bounded};
 use crate::stream::{self, Reader, Writer};
 use crate::tls::ClientTls;
@@ -105,6 +106,8 @@ pub(crate) struct ListenerState {
     pub(crate) closing: AtomicBool,
     /// Frames dropped because they are no requests.
     pub(crate) refused: AtomicU64,
+    /// Memory of received frames.
+    pub(crate) frames: Arc<FramePool>,
 }
 
 /// Accepts clients for as long as the node runs.
@@ -174,7 +177,8 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
 }
 
 async fn read(id: ConnectionId, mut reader: Reader, permits: &Sender<()>, state: &ListenerState) {
-    let mut deframer = Deframer::new(state.message_size_max);
+    let mut deframer =
+        Deframer::new(state.message_size_max).with_recycler(Arc::clone(&state.frames) as _);
     loop {
         loop {
             match deframer.next() {

@@ -22,10 +22,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(root: PathBuf, generation: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(root: PathBuf, generation: Arc<AtomicU64>, handles_max: usize) -> Self {
         Self {
             root,
-            handles: Handles::new(generation),
+            handles: Handles::new(generation, handles_max),
         }
     }
 

@@ -14,21 +14,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use biplane_journal::DiskPath;
 
-/// Files one thread keeps open.
-const HANDLES_MAX: usize = 128;
-
 /// The cache.
 pub(super) struct Handles {
     open: HashMap<DiskPath, (File, u64)>,
+    /// Files kept open at most.
+    max: usize,
     clock: u64,
     seen: u64,
     generation: Arc<AtomicU64>,
 }
 
 impl Handles {
-    pub(super) fn new(generation: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(generation: Arc<AtomicU64>, max: usize) -> Self {
         Self {
             open: HashMap::new(),
+            max,
             clock: 0,
             seen: 0,
             generation,
@@ -50,7 +50,7 @@ impl Handles {
         }
         self.clock += 1;
         if !self.open.contains_key(path) {
-            if self.open.len() >= HANDLES_MAX {
+            if self.open.len() >= self.max {
                 self.close_oldest();
             }
             let file = OpenOptions::new()

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use biplane_handshake::{Keys, SecretError};
+use biplane_journal::{GroupCommit, GroupCommitConfig, Replay, ReplayError};
 use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane as partition;
@@ -27,6 +28,7 @@ use crate::file_disk::{DataFolder, FileDisk, FolderError};
 use crate::mailbox::{self, Bell, Post};
 use crate::passwords::Passwords;
 use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
+use crate::recycler::FramePool;
 use crate::runtime;
 use crate::supervised::Report;
 use crate::tls::{ClientTls, ReplicaTls, TlsError};
@@ -70,6 +72,14 @@ pub enum BootError {
         folder: PathBuf,
         /// What recovery found.
         reason: metadata::OpenError,
+    },
+    /// Writes that were durable in the redo files only.
+    #[error("the redo files in {} cannot be believed: {reason}", folder.display())]
+    Redo {
+        /// Data folder.
+        folder: PathBuf,
+        /// What is wrong with them.
+        reason: ReplayError,
     },
     /// Secrets.
     #[error("cluster.auth: {0}")]
@@ -154,6 +164,19 @@ impl Node {
                     reason,
                 }
             })?;
+        let replay = Replay::read(&view).map_err(|reason| BootError::Redo {
+            folder: folder.path().to_owned(),
+            reason,
+        })?;
+        if replay.file_count() > 0 {
+            info!(
+                files = replay.file_count(),
+                "files get the writes that a crash left in the redo files"
+            );
+        }
+        let mut disk_out = Vec::new();
+        let commit =
+            GroupCommit::open(GroupCommitConfig::new(random_u64()?), replay, &mut disk_out);
         let partitions =
             PartitionPlane::new(partition_config(&settings.config, &identity, seed ^ 1));
 
@@ -179,6 +202,7 @@ impl Node {
             stop,
         };
 
+        let frames = Arc::new(FramePool::default());
         let listener = Arc::new(ListenerState {
             message_size_max: message_size_max(&settings.config),
             events: senders.clients.clone(),
@@ -186,6 +210,7 @@ impl Node {
             handshake_grace: settings.config.message_bus.handshake_grace.0,
             close_grace: settings.config.message_bus.close_grace.0,
             closing: AtomicBool::new(false),
+            frames: Arc::clone(&frames),
             refused: AtomicU64::new(0),
         });
         let disk = FileDisk::start(&folder, DISK_THREADS, &disk_post)?;
@@ -210,6 +235,10 @@ impl Node {
             folder,
             view,
             disk: Some(disk),
+            commit,
+            disk_out,
+            full_said: None,
+            frames,
             inbox,
             ticks: TickCounter::new(),
             partitions_ready: false,
@@ -237,7 +266,8 @@ impl Node {
         }
         let replica = self.identity.own().replica_address;
         if let Some(listen) = replica {
-            let config = mesh_config(&self.config, &self.identity, listen, security);
+            let frames = Arc::clone(&self.frames);
+            let config = mesh_config(&self.config, &self.identity, listen, security, frames);
             for (peer, _) in &config.peers {
                 // Nobody is connected yet, and the planes believe what they are told.
                 self.on_link(*peer, false);
@@ -296,6 +326,7 @@ fn mesh_config(
     identity: &Identity,
     listen: SocketAddr,
     security: Security,
+    frames: Arc<FramePool>,
 ) -> MeshConfig {
     let bus = &config.message_bus;
     let peers = identity
@@ -321,6 +352,7 @@ fn mesh_config(
         reconnect_period: bus.reconnect_period.0,
         close_timeout: bus.close_peer_timeout.0,
         close_grace: bus.close_grace.0,
+        frames,
     }
 }
 

@@ -3,8 +3,6 @@
 
 use std::sync::atomic::Ordering;
 
-use biplane_journal::DiskCompletion;
-use biplane_metadata_plane::MetadataPlane;
 use biplane_metadata_plane::io as metadata;
 use biplane_partition_plane as partition;
 use futures::FutureExt as _;
@@ -21,6 +19,8 @@ use crate::runtime;
 const BUDGET: usize = 128;
 /// Ticks between looks at held requests, and at idle sessions.
 const HELD_TICKS: u64 = 5;
+/// Ticks between looks at memory of frames that nobody needs.
+const TRIM_TICKS: u64 = 100;
 /// Ticks a stopping node waits for its flushes.
 const STOP_BUDGET_TICKS: u64 = 500;
 /// Ticks a stopping node listens longer than one commit interval, and at most.
@@ -38,6 +38,7 @@ impl Node {
             self.serve_ticks();
             self.serve_held_when_due();
             self.serve_ready();
+            self.commit_gathered();
             self.report_role();
             if let Some(reason) = self.halted.take() {
                 error!(%reason, "the node stops");
@@ -109,15 +110,6 @@ impl Node {
         more
     }
 
-    fn on_disk(&mut self, completion: DiskCompletion) {
-        if MetadataPlane::owns(completion.queue) {
-            self.step_metadata(metadata::Input::Disk(completion));
-        } else if self.partitions.owns(completion.queue) {
-            self.step_partitions(partition::Input::Disk(completion));
-        }
-        self.flush();
-    }
-
     fn on_peer(&mut self, event: PeerEvent) {
         match event {
             PeerEvent::Up { replica } => self.on_link(replica, true),
@@ -170,6 +162,10 @@ impl Node {
             self.flush();
             self.step_partitions(partition::Input::Tick { wall_micros });
             self.flush();
+            self.tick_disk();
+            if self.tick.is_multiple_of(TRIM_TICKS) {
+                self.frames.trim();
+            }
             self.evict_stale_members();
             self.complete_revocations();
             self.report_catch_up();
@@ -209,6 +205,7 @@ impl Node {
                 self.on_disk(completion);
             }
             self.serve_ticks();
+            self.commit_gathered();
             runtime::yield_now().await;
         }
         self.close().await;
@@ -225,6 +222,7 @@ impl Node {
                 self.on_peer(event);
             }
             self.serve_ticks();
+            self.commit_gathered();
             runtime::yield_now().await;
         }
     }

@@ -121,7 +121,7 @@ impl Node {
                     self.on_offset(&waiting, reply);
                 }
             }
-            Output::Disk(request) => self.submit_disk(request),
+            Output::Disk(request) => self.submit_partition_disk(request),
             Output::Role(change) => {
                 self.step_metadata(metadata::Input::PartitionView(change.view));
                 tracing::debug!(group = %change.group, view = change.view.0,
@@ -135,12 +135,6 @@ impl Node {
     fn send(&mut self, to: ReplicaId, message: Message) {
         if let Some(mesh) = &self.mesh {
             mesh.send(to, message);
-        }
-    }
-
-    pub(super) fn submit_disk(&mut self, request: biplane_journal::DiskRequest) {
-        if let Some(disk) = &self.disk {
-            disk.submit(request);
         }
     }
 

@@ -30,11 +30,9 @@ impl Node {
     /// `is_new`: the creating operation is being applied right now.
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool) {
         debug!(group = %spec.group, revision = spec.created_revision, "opening a partition");
-        self.partitions.open_group(
-            group_spec(spec, is_new),
-            &self.view,
-            &mut self.partition_out,
-        );
+        let view = self.commit.view(&self.view);
+        self.partitions
+            .open_group(group_spec(spec, is_new), &view, &mut self.partition_out);
     }
 
     pub(super) fn on_topology(&mut self, change: TopologyChange) {

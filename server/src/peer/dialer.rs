@@ -123,7 +123,8 @@ async fn dial_once(peer: ReplicaId, address: SocketAddr, shared: &Arc<Shared>) -
     match shared.unless_closing(greeting).await? {
         Ok(greeted) => {
             let started = Instant::now();
-            let deframer = Deframer::new(shared.config.message_size_max);
+            let deframer = Deframer::new(shared.config.message_size_max)
+                .with_recycler(Arc::clone(&shared.config.frames) as _);
             // To its end even when the mesh closes: what is queued is still to be written.
             link::run(greeted, stream, deframer, Arc::clone(shared)).await;
             Some(Attempt::Linked(started.elapsed()))

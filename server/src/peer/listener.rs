@@ -97,7 +97,8 @@ async fn greet(stream: TcpStream, address: SocketAddr, slot: Slot, shared: Arc<S
     drop(slot);
     match greeted {
         Some(Ok(greeted)) => {
-            let deframer = Deframer::new(shared.config.message_size_max);
+            let deframer = Deframer::new(shared.config.message_size_max)
+                .with_recycler(Arc::clone(&shared.config.frames) as _);
             link::run(greeted, stream, deframer, shared).await;
         }
         Some(Err(error)) => {

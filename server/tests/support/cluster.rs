@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     config: PathBuf,
     folder: TestFolder,
+    /// Files a node may have open; as many as the test itself when absent.
+    files_max: Option<u32>,
     _turn: Turn,
 }
 
@@ -47,6 +49,11 @@ struct Node {
 impl Cluster {
     /// Starts all nodes and waits until each of them serves logins and they name one primary.
     pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// As [`Cluster::start`], with nodes that may have so many files open.
+    pub(crate) fn start_with(files_max: Option<u32>) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
         let held = HeldPorts::any(2 * NODES as u16);
@@ -65,6 +72,7 @@ impl Cluster {
             nodes,
             config,
             folder,
+            files_max,
             _turn: turn,
         };
         for node in 0..NODES {
@@ -84,11 +92,39 @@ impl Cluster {
         self.nodes.iter().map(|node| node.client).collect()
     }
 
+    /// Process id of `node`.
+    pub(crate) fn pid(&self, node: usize) -> u32 {
+        self.nodes[node]
+            .process
+            .as_ref()
+            .expect("the node runs")
+            .id()
+    }
+
+    /// What `node` has logged.
+    pub(crate) fn logged(&self, node: usize) -> String {
+        fs::read_to_string(self.log(node)).expect("a log")
+    }
+
     /// Kills `node` with SIGKILL and reaps it.
     pub(crate) fn kill9(&mut self, node: usize) {
         let mut process = self.nodes[node].process.take().expect("the node runs");
         process.kill().expect("the process can be killed");
         process.wait().expect("the process ends");
+    }
+
+    /// Kills every node that runs with SIGKILL, none of them waiting for another's end.
+    pub(crate) fn kill9_all(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(process) = &mut node.process {
+                process.kill().expect("the process can be killed");
+            }
+        }
+        for node in &mut self.nodes {
+            if let Some(mut process) = node.process.take() {
+                process.wait().expect("the process ends");
+            }
+        }
     }
 
     /// Starts `node` again on the data it had.
@@ -235,7 +271,21 @@ impl Cluster {
             .append(true)
             .open(self.log(node))
             .expect("a log");
-        let process = Command::new(env!("CARGO_BIN_EXE_biplane"))
+        // Another build of the server, for runs that are long.
+        let program = std::env::var_os("BIPLANE_TEST_PROGRAM")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_biplane").into());
+        let mut command = match self.files_max {
+            None => Command::new(program),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell
+                    .arg("-c")
+                    .arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""))
+                    .arg(program);
+                shell
+            }
+        };
+        let process = command
             .args([
                 "serve",
                 "--with-default-root-credentials",

@@ -2,7 +2,9 @@
 //!
 //! Written for the oracles from the layout in chapter 04 sections 5.5.1 and 5.5.2; it shares no
 //! code with the recovery that ships. Results are remembered until the durable side of the file
-//! changes.
+//! changes. What the redo files hold for a log is read by [`redo`], just as independently.
+
+mod redo;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +56,12 @@ impl DurableReader {
         let Some((bytes, version)) = disk.durable(log) else {
             return false;
         };
+        let name = log.as_str();
+        if name.ends_with(redo::GATHERED_NAME) && redo::exists(disk) {
+            // The file has what the redo files hold only later.
+            let bytes = redo::replayed(disk, name, bytes);
+            return scan(&bytes, overhead).contains(&entry);
+        }
         let known = self.logs.entry((node, log.clone()));
         let known = known.or_insert_with(|| Known {
             version,

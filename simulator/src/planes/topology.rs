@@ -42,8 +42,9 @@ impl PlanesNode {
 
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool, disk: &dyn DiskView) {
         let spec = self.group_spec(spec, is_new);
+        let view = self.commit.view(disk);
         self.partitions
-            .open_group(spec, disk, &mut self.partition_out);
+            .open_group(spec, &view, &mut self.partition_out);
     }
 
     pub(super) fn on_topology(&mut self, change: TopologyChange, disk: &dyn DiskView) {

@@ -155,12 +155,14 @@ impl ChecksumHash {
         self.gathered[self.used..end].copy_from_slice(&frame_checksum.to_le_bytes());
         self.used = end;
         if end == Self::GATHER_SIZE {
+            crate::meter::hashed(end);
             self.hasher.update(&self.gathered);
             self.used = 0;
         }
     }
 
     pub(super) fn finish(mut self) -> u64 {
+        crate::meter::hashed(self.used);
         self.hasher.update(&self.gathered[..self.used]);
         self.hasher.digest()
     }

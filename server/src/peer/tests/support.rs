@@ -67,6 +67,7 @@ pub(super) fn config(id: u8, addresses: &[SocketAddr]) -> MeshConfig {
         reconnect_period: Duration::from_millis(200),
         close_timeout: Duration::from_secs(2),
         close_grace: Duration::from_secs(1),
+        frames: Arc::default(),
     }
 }
 
