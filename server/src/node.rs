@@ -70,8 +70,13 @@ pub enum NodeEnd {
     #[error("stopped")]
     Stopped,
     /// A plane cannot go on without breaking a promise.
-    #[error("{0}")]
-    Halted(String),
+    #[error("{reason}")]
+    Halted {
+        /// Why.
+        reason: String,
+        /// Exit status of the process (chapter 09 section 3).
+        status: u8,
+    },
 }
 
 /// A running node.
@@ -101,7 +106,8 @@ pub struct Node {
     partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.
     held_looked_at: u64,
-    halted: Option<String>,
+    /// Why the node must stop, and the exit status.
+    halted: Option<(String, u8)>,
     supervised: bool,
     reported: Option<Reported>,
 }
