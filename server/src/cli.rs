@@ -10,10 +10,14 @@ use crate::inspect::InspectArgs;
 /// Replicated message streaming, compatible with Apache Iggy clients and replicas.
 #[derive(Debug, Parser)]
 #[command(name = "biplane", version, about, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do.
+    /// What to do; to run one node where nothing is said.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// The arguments of `serve`, without the word.
+    #[command(flatten)]
+    pub serve: ServeArgs,
 }
 
 /// The subcommands.
@@ -21,8 +25,11 @@ pub struct Cli {
 pub enum Command {
     /// Run a whole cluster on this machine's loopback, for development
     Dev(DevArgs),
-    /// Run one node
+    /// Run one node; the same as no subcommand
     Serve(ServeArgs),
+    /// Check a configuration file, or print an example of one
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Put a load on a running cluster and measure it
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
@@ -48,18 +55,33 @@ pub struct DevArgs {
     pub tls: bool,
 }
 
+/// What can be done with a configuration file.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Explain every problem of a file, with the environment laid over it
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Print a file with every key, its default and what it is for
+    Example,
+}
+
 /// Arguments of `biplane serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
     /// This node's replica_id in [[cluster.nodes]]; mandatory when clustering is on
     #[arg(long)]
     pub replica_id: Option<u8>,
-    /// Configuration file
-    #[arg(long, env = "IGGY_CONFIG_PATH")]
+    /// Configuration file; else IGGY_CONFIG_PATH, else core/server/config.toml, here or above
+    #[arg(long)]
     pub config: Option<PathBuf>,
     /// Data folder; wins over the `path` key
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// Delete everything in the data folder first; in a cluster the node is filled by the others
+    #[arg(long, short)]
+    pub fresh: bool,
     /// Create the root user as iggy/iggy where IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are unset
     #[arg(long)]
     pub with_default_root_credentials: bool,
@@ -89,6 +111,18 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_subcommand_it_serves() {
+        let cli = Cli::try_parse_from(["biplane", "--replica-id", "2", "-f"]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!((cli.serve.replica_id, cli.serve.fresh), (Some(2), true));
+        let cli = Cli::try_parse_from(["biplane", "serve", "--fresh"]).unwrap();
+        let Some(Command::Serve(args)) = cli.command else {
+            panic!("serve is a subcommand");
+        };
+        assert!(args.fresh);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 pub(crate) mod connection;
 mod diagnose;
 mod dispatch;
+mod groups;
 mod login;
 mod offsets;
 mod polls;
@@ -23,4 +24,5 @@ mod resolve;
 mod sends;
 pub(crate) mod session;
 mod system;
+pub(crate) mod websocket;
 mod writes;

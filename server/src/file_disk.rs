@@ -26,6 +26,8 @@ use execute::Worker;
 /// Open files one thread keeps at most, and at least.
 const HANDLES_MAX: usize = 128;
 const HANDLES_MIN: usize = 4;
+/// Held while a process runs on the folder.
+const LOCK: &str = "biplane.lock";
 
 /// The data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +51,7 @@ pub enum FolderError {
 
 /// The data folder, held exclusively for as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct DataFolder {
+pub struct DataFolder {
     root: PathBuf,
     _lock: File,
 }
@@ -59,7 +61,7 @@ impl DataFolder {
     ///
     /// # Errors
     /// [`FolderError`] with a sentence for the operator.
-    pub(crate) fn open(root: &Path) -> Result<Self, FolderError> {
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
         let unusable = |source| FolderError::Unusable {
             path: root.to_owned(),
             source,
@@ -70,13 +72,46 @@ impl DataFolder {
             .create(true)
             .truncate(false)
             .write(true)
-            .open(root.join("biplane.lock"))
+            .open(root.join(LOCK))
             .map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root, _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse { path: root }),
             Err(fs::TryLockError::Error(source)) => Err(unusable(source)),
         }
+    }
+
+    /// Deletes everything in the folder. The lock stays, so nobody else runs on it meanwhile.
+    ///
+    /// # Errors
+    /// [`FolderError::Unusable`] for what cannot be deleted.
+    pub fn empty(&self) -> Result<(), FolderError> {
+        let unusable = |path: PathBuf| |source| FolderError::Unusable { path, source };
+        let entries = fs::read_dir(&self.root).map_err(unusable(self.root.clone()))?;
+        for entry in entries {
+            let entry = entry.map_err(unusable(self.root.clone()))?;
+            if entry.file_name() != LOCK {
+                remove(&entry.path()).map_err(unusable(entry.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a folder below this one, if it is there, and makes it anew.
+    ///
+    /// # Errors
+    /// [`FolderError::Unusable`].
+    pub(crate) fn renew(&self, name: &str) -> Result<PathBuf, FolderError> {
+        let path = self.root.join(name);
+        let unusable = |source| FolderError::Unusable {
+            path: path.clone(),
+            source,
+        };
+        if path.symlink_metadata().is_ok() {
+            remove(&path).map_err(unusable)?;
+        }
+        fs::create_dir_all(&path).map_err(unusable)?;
+        Ok(path)
     }
 
     /// Absolute path.
@@ -89,6 +124,15 @@ impl DataFolder {
         FileView {
             root: self.root.clone(),
         }
+    }
+}
+
+/// Deletes a file, a link, or a folder with what is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     }
 }
 

@@ -34,13 +34,14 @@ use crate::client::session::Clients;
 use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
 use crate::diagnostics::{Diagnostics, DiagnosticsDone};
-use crate::file_disk::{DataFolder, FileDisk, FileView};
+use crate::file_disk::{FileDisk, FileView};
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
 use crate::recycler::FramePool;
 use crate::runtime::Receiver;
 
+pub use crate::file_disk::{DataFolder, FolderError};
 pub use boot::{BootError, Settings, StopHandle};
 
 /// The server version told to clients.
@@ -73,8 +74,13 @@ pub enum NodeEnd {
     #[error("stopped")]
     Stopped,
     /// A plane cannot go on without breaking a promise.
-    #[error("{0}")]
-    Halted(String),
+    #[error("{reason}")]
+    Halted {
+        /// Why.
+        reason: String,
+        /// Exit status of the process (chapter 09 section 3).
+        status: u8,
+    },
 }
 
 /// A running node.
@@ -110,7 +116,8 @@ pub struct Node {
     partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.
     held_looked_at: u64,
-    halted: Option<String>,
+    /// Why the node must stop, and the exit status.
+    halted: Option<(String, u8)>,
     supervised: bool,
     reported: Option<Reported>,
     catch_ups: catch_up::CatchUps,

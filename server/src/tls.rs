@@ -25,7 +25,7 @@ use rustls::crypto::CryptoProvider;
 
 #[cfg(test)]
 pub(crate) use any_certificate::AnyCertificate;
-pub(crate) use client::ClientTls;
+pub(crate) use client::{ClientTls, TCP_KEYS, WEBSOCKET_KEYS};
 pub(crate) use refusal::TlsRefusal;
 pub(crate) use replica::{ReplicaTls, Session};
 

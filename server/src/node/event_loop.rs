@@ -11,6 +11,7 @@ use tracing::{error, info};
 use super::{Node, NodeEnd};
 use crate::client::session::Wait;
 use crate::clock;
+use crate::notify;
 use crate::passwords::PasswordDone;
 use crate::peer::PeerEvent;
 use crate::runtime;
@@ -21,8 +22,6 @@ const BUDGET: usize = 128;
 const HELD_TICKS: u64 = 5;
 /// Ticks between looks at memory of frames that nobody needs.
 const TRIM_TICKS: u64 = 100;
-/// Ticks a stopping node waits for its flushes.
-const STOP_BUDGET_TICKS: u64 = 500;
 /// Ticks a stopping node listens longer than one commit interval, and at most.
 const DRAIN_MARGIN_TICKS: u64 = 10;
 const DRAIN_TICKS_MAX: u64 = 200;
@@ -40,10 +39,10 @@ impl Node {
             self.serve_ready();
             self.commit_gathered();
             self.report_role();
-            if let Some(reason) = self.halted.take() {
+            if let Some((reason, status)) = self.halted.take() {
                 error!(%reason, "the node stops");
                 self.close().await;
-                return NodeEnd::Halted(reason);
+                return NodeEnd::Halted { reason, status };
             }
             if self.inbox.stop.try_recv().is_ok() {
                 self.stop().await;
@@ -190,6 +189,7 @@ impl Node {
     /// of commit broadcasts before it flushes.
     async fn stop(&mut self) {
         info!("stopping");
+        notify::stopping();
         self.listener.closing.store(true, Ordering::Relaxed);
         if self.mesh.is_some() {
             let interval = u64::from(self.config.cluster.commit_broadcast_interval.ticks());
@@ -198,7 +198,8 @@ impl Node {
         }
         self.step_partitions(partition::Input::FlushAll);
         self.flush();
-        let deadline = self.tick + STOP_BUDGET_TICKS;
+        let budget = self.config.sharding.shutdown_drain_timeout.ticks();
+        let deadline = self.tick + u64::from(budget);
         while !self.partitions.is_flushed() && self.tick < deadline && self.halted.is_none() {
             self.wait().await;
             while let Ok(completion) = self.inbox.disk.try_recv() {

@@ -64,7 +64,7 @@ async fn a_full_disk_loses_nothing_and_service_returns_with_the_room() {
     // Long enough for every log to meet the limit.
     sleep(Duration::from_secs(8)).await;
     cluster.check_alive();
-    let complaints = (0..NODES).filter(|node| cluster.logged(*node).contains("no space left"));
+    let complaints = (0..NODES).filter(|node| cluster.log_text(*node).contains("no space left"));
     assert!(complaints.count() > 0, "no node met the limit");
     limit_files(&cluster, None);
     for load in &loads {
@@ -97,7 +97,7 @@ async fn many_partitions_are_served_with_few_open_files() {
     let seed = seed("many_partitions_are_served_with_few_open_files");
     let payload_max = 200;
     let plan = Plan { seed, payload_max };
-    let mut cluster = Cluster::start_with(Some(FILES_MAX));
+    let mut cluster = Cluster::start_with_files(FILES_MAX);
     begin(&cluster).await;
     topic(&mut cluster, "many", Durability::Persisted, PARTITIONS).await;
     let mut application = Application::new(cluster.addresses(), 0);
@@ -144,7 +144,7 @@ async fn many_partitions_are_served_with_few_open_files() {
         assert_eq!(number, Some(u64::from(partition) + 1), "{what}");
     }
     for node in 0..NODES {
-        let log = cluster.logged(node);
+        let log = cluster.log_text(node);
         assert!(!log.contains("Too many open files"), "node {node} ran out");
     }
 }

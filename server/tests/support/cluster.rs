@@ -43,27 +43,45 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 struct Node {
     client: SocketAddr,
+    websocket: SocketAddr,
     process: Option<Child>,
 }
 
 impl Cluster {
     /// Starts all nodes and waits until each of them serves logins and they name one primary.
     pub(crate) fn start() -> Self {
-        Self::start_with(None)
+        Self::start_as("", None)
     }
 
-    /// As [`Cluster::start`], with nodes that may have so many files open.
-    pub(crate) fn start_with(files_max: Option<u32>) -> Self {
+    /// The same with nodes that may have so many files open.
+    pub(crate) fn start_with_files(files_max: u32) -> Self {
+        Self::start_as("", Some(files_max))
+    }
+
+    /// The same with more sections in the file. A node with TLS for TCP clients cannot be asked
+    /// whether it serves, so a caller must not add that.
+    pub(crate) fn start_with(sections: &str) -> Self {
+        Self::start_as(sections, None)
+    }
+
+    fn start_as(sections: &str, files_max: Option<u32>) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
-        let held = HeldPorts::any(2 * NODES as u16);
-        let (clients, replicas) = held.ports.split_at(NODES);
+        let held = HeldPorts::any(3 * NODES as u16);
+        let (clients, rest) = held.ports.split_at(NODES);
+        let (websockets, replicas) = rest.split_at(NODES);
         let config = folder.path().join("cluster.toml");
-        fs::write(&config, config_text(clients, replicas)).expect("the configuration file");
+        fs::write(
+            &config,
+            config_text(clients, websockets, replicas, sections),
+        )
+        .expect("the configuration file");
         let nodes = clients
             .iter()
-            .map(|port| Node {
+            .zip(websockets)
+            .map(|(port, websocket)| Node {
                 client: (Ipv4Addr::LOCALHOST, *port).into(),
+                websocket: (Ipv4Addr::LOCALHOST, *websocket).into(),
                 process: None,
             })
             .collect();
@@ -87,6 +105,11 @@ impl Cluster {
         self.nodes[node].client
     }
 
+    /// WebSocket address of `node`.
+    pub(crate) fn websocket(&self, node: usize) -> SocketAddr {
+        self.nodes[node].websocket
+    }
+
     /// Client addresses in order of replica id.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.client).collect()
@@ -101,9 +124,17 @@ impl Cluster {
             .id()
     }
 
-    /// What `node` has logged.
-    pub(crate) fn logged(&self, node: usize) -> String {
-        fs::read_to_string(self.log(node)).expect("a log")
+    /// Memory of `node` that is in use, in bytes; 0 where the system does not tell.
+    pub(crate) fn memory(&self, node: usize) -> u64 {
+        let process = self.nodes[node].process.as_ref().expect("the node runs");
+        let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
+        status
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+                line.split_whitespace().nth(1)?.parse::<u64>().ok()
+            })
+            .map_or(0, |kib| kib << 10)
     }
 
     /// Kills `node` with SIGKILL and reaps it.
@@ -300,6 +331,7 @@ impl Cluster {
             .env_remove("IGGY_CONFIG_PATH")
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")
+            .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
             // A supervised node stops when this pipe closes, so it cannot outlive a test process
             // that is itself killed.
             .stdin(Stdio::piped())
@@ -325,15 +357,19 @@ impl Drop for Cluster {
     }
 }
 
-fn config_text(clients: &[u16], replicas: &[u16]) -> String {
+fn config_text(clients: &[u16], websockets: &[u16], replicas: &[u16], sections: &str) -> String {
     let mut text = String::from("[message_bus]\nreconnect_period = \"200ms\"\n\n");
+    text.push_str("[quic]\nenabled = false\n[http]\nenabled = false\n");
+    text.push_str(sections);
     text.push_str("[cluster]\nenabled = true\nname = \"end-to-end\"\n");
     text.push_str(TIMERS);
-    for (node, (client, replica)) in clients.iter().zip(replicas).enumerate() {
+    let ports = clients.iter().zip(websockets).zip(replicas);
+    for (node, ((client, websocket), replica)) in ports.enumerate() {
         let _ = write!(
             text,
             "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
-             replica_id = {node}\nports = {{ tcp = {client}, tcp_replica = {replica} }}\n"
+             replica_id = {node}\nports = {{ tcp = {client}, websocket = {websocket}, \
+             tcp_replica = {replica} }}\n"
         );
     }
     text
