@@ -1,4 +1,7 @@
-//! The one allocation a frame lives in from socket to disk, while it still has one owner.
+//! The memory a frame lives in from socket to disk, while it still has one owner.
+//!
+//! It stands behind a reference count from the start, so that sharing the frame costs nothing
+//! and a message nobody else holds becomes a buffer again.
 //!
 //! Storage is a vector of 16-byte blocks, so a frame that starts at the front of it is aligned
 //! for every field of every header. [`FrameBuffer::reframe`] moves the start forward instead of
@@ -22,7 +25,8 @@ pub(crate) const BLOCK_SIZE: usize = size_of::<Block>();
 
 /// A frame with a single owner, writable. At least a header long.
 pub struct FrameBuffer {
-    blocks: Vec<Block>,
+    /// Never shared; see [`FrameBuffer::bytes_mut`].
+    blocks: Arc<Vec<Block>>,
     start: usize,
     size: usize,
 }
@@ -37,7 +41,7 @@ impl FrameBuffer {
     pub fn zeroed(size: usize) -> Self {
         assert!(size >= HEADER_SIZE, "a frame has a header");
         Self {
-            blocks: vec![0; size.div_ceil(BLOCK_SIZE)],
+            blocks: Arc::new(vec![0; size.div_ceil(BLOCK_SIZE)]),
             start: 0,
             size,
         }
@@ -80,7 +84,7 @@ impl FrameBuffer {
             blocks.push(Block::from_ne_bytes(last));
         }
         Self {
-            blocks,
+            blocks: Arc::new(blocks),
             start: 0,
             size: bytes.len(),
         }
@@ -93,10 +97,26 @@ impl FrameBuffer {
             "the frame lies in its storage"
         );
         Self {
-            blocks,
+            blocks: Arc::new(blocks),
             start,
             size,
         }
+    }
+
+    /// The storage of a message back as a buffer; the storage itself when others hold it too.
+    pub(crate) fn from_shared(
+        mut blocks: Arc<Vec<Block>>,
+        start: usize,
+        size: usize,
+    ) -> Result<Self, Arc<Vec<Block>>> {
+        if Arc::get_mut(&mut blocks).is_none() {
+            return Err(blocks);
+        }
+        Ok(Self {
+            blocks,
+            start,
+            size,
+        })
     }
 
     /// Length of the frame in bytes, header included.
@@ -113,7 +133,10 @@ impl FrameBuffer {
 
     /// The whole frame, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.blocks.as_mut_bytes()[self.start..self.start + self.size]
+        let Some(blocks) = Arc::get_mut(&mut self.blocks) else {
+            unreachable!("a buffer has one owner: it is made that way and never cloned");
+        };
+        &mut blocks.as_mut_bytes()[self.start..self.start + self.size]
     }
 
     /// The header bytes.
@@ -181,7 +204,7 @@ impl FrameBuffer {
         self.size = size;
     }
 
-    /// Shares the frame read-only.
+    /// Shares the frame read-only, in the memory it stands in.
     ///
     /// # Panics
     ///
@@ -202,7 +225,7 @@ impl FrameBuffer {
             start,
             size,
         } = self;
-        Message::from_storage(Arc::new(blocks), start, size)
+        Message::from_storage(blocks, start, size)
     }
 
     fn assert_size_field(&self) {

@@ -252,9 +252,8 @@ impl Message {
             size,
             replaced,
         } = self;
-        match Arc::try_unwrap(storage) {
-            Ok(blocks) => {
-                let mut buffer = FrameBuffer::from_storage(blocks, start, size);
+        match FrameBuffer::from_shared(storage, start, size) {
+            Ok(mut buffer) => {
                 if let Some(header) = replaced {
                     *buffer.header_bytes_mut() = *header;
                 }
