@@ -9,8 +9,10 @@
 //! A tail counts as torn only with evidence: the file ends inside the record, or a sector of it
 //! was never written (`scan/evidence.rs`). An invalid last record without such evidence is
 //! damage like any other.
-//! A stretch without a believable header may have held any op that is not there, or the one
-//! above the highest; all of these then count as damaged.
+//! A stretch without a believable header may have held any op that is not there, or ops above
+//! the highest, as many as fit into it; all of these then count as damaged. Where the log has
+//! holes the highest op that is readable may be far below the highest that was written: the
+//! commit point of the superblock bridges that ([`Recovered::heed_commit`]).
 
 use std::collections::BTreeMap;
 
@@ -31,6 +33,9 @@ const OP_SPAN_MAX: u64 = 1 << 21;
 /// Ops this far below the highest are not holes: a log is not extended over gaps of this length,
 /// so they were drained.
 const GAP_OPS_MAX: u64 = 1 << 14;
+
+/// Ops a log can be ahead of its commit point (chapter 03 section 6.1).
+const PIPELINE_OPS_MAX: u64 = 127;
 
 /// Why a log cannot be opened at all.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -135,8 +140,8 @@ pub(crate) struct Layout {
     pub(crate) places: BTreeMap<u64, Place>,
     /// Records that the entries do not name: superseded or below the floor.
     pub(crate) dead: Vec<Dead>,
-    /// There is garbage whose ops only this scan can conclude: rewrite the file with markers.
-    pub(crate) has_garbage: bool,
+    /// Stretches whose ops only this scan can conclude: the file is rewritten with markers.
+    pub(crate) garbage: Vec<Place>,
 }
 
 /// A stretch of the file.
@@ -188,6 +193,27 @@ impl Recovered {
             head = expected;
         }
         head
+    }
+
+    /// Takes into account up to where the superblock says that ops are committed.
+    ///
+    /// Whoever acknowledged an op knew every op below its commit point to be safe elsewhere, and
+    /// may have holes there. So what garbage held may stand right above the commit point, however
+    /// low the highest readable op is; what is unknown there must not be denied.
+    pub fn heed_commit(&mut self, commit: Op) {
+        let Some(place) = self.layout.garbage.first().copied() else {
+            return;
+        };
+        let reach = reach(&self.layout.garbage, commit.0, commit.0);
+        let above = commit.0.saturating_add(1).max(self.floor.0);
+        for op in above..=reach {
+            if self.layout.places.contains_key(&op) {
+                continue;
+            }
+            self.layout.places.insert(op, place);
+            self.entries.push(Entry::Damaged(Op(op)));
+        }
+        self.entries.sort_by_key(Entry::op);
     }
 
     /// View in the header of the highest intact op: what the log says about the view when there
@@ -411,19 +437,17 @@ impl Classifier {
             .last_key_value()
             .map_or(floor, |(op, _)| (*op).max(floor));
         let first = floor.max(1).max(head.saturating_sub(GAP_OPS_MAX));
-        for (above, place) in (1..).zip(&self.garbage) {
-            for op in first..=head + above {
-                if !self.latest.contains_key(&op) {
-                    attributed.entry(op).or_insert(*place);
-                }
-            }
+        if let Some(place) = self.garbage.first() {
+            let reach = reach(&self.garbage, head, self.commit_max);
+            let missing = (first..=reach).filter(|op| !self.latest.contains_key(op));
+            attributed.extend(missing.map(|op| (op, *place)));
         }
         attributed
     }
 
     fn finish(mut self, floor: Op, attributed: BTreeMap<u64, Place>) -> Recovered {
         let mut layout = Layout {
-            has_garbage: !self.garbage.is_empty(),
+            garbage: std::mem::take(&mut self.garbage),
             ..Layout::default()
         };
         let counted = self.latest.split_off(&floor.0);
@@ -456,6 +480,20 @@ impl Classifier {
             layout,
         }
     }
+}
+
+/// The highest op that stretches of garbage may have held above `head`: one for each, or as many
+/// as there is room for, as long as they can have been in flight above `commit`.
+fn reach(garbage: &[Place], head: u64, commit: u64) -> u64 {
+    let stretches = garbage.len() as u64;
+    let records: u64 = garbage
+        .iter()
+        .map(|place| place.len / HEADER_SIZE as u64)
+        .sum();
+    let limit = commit.saturating_add(PIPELINE_OPS_MAX);
+    head.saturating_add(records)
+        .min(limit)
+        .max(head.saturating_add(stretches))
 }
 
 /// Ops whose parent differs from the checksum of the intact op before them.

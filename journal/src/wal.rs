@@ -140,7 +140,7 @@ impl Wal {
         }
         if !recovered.existed {
             wal.jobs.extend([Job::CreateDirs, Job::CreateFile]);
-        } else if recovered.layout.has_garbage {
+        } else if !recovered.layout.garbage.is_empty() {
             wal.jobs.push_back(Job::Rewrite);
         } else if recovered.torn.is_some() {
             wal.jobs.push_back(Job::Cut {

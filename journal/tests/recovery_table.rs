@@ -4,7 +4,8 @@
 mod support;
 
 use biplane_journal::{
-    DiskError, DiskErrorKind, DiskPath, DiskVerb, OpenError, RecordForm, WalConfig,
+    Disk, DiskError, DiskErrorKind, DiskPath, DiskVerb, MemoryDisk, OpenError, RecordForm, Wal,
+    WalConfig, WalOutput, recover,
 };
 use biplane_wire::{Checksum, HEADER_SIZE, Op};
 use support::*;
@@ -286,7 +287,7 @@ impl biplane_journal::DiskView for Unreadable {
 fn an_unreadable_sector_is_damage_and_an_unreadable_file_an_error() {
     for config in configs() {
         let file = spoiled_file(&config, 9, Header::Intact, Body::Intact);
-        let mut disk = biplane_journal::MemoryDisk::new();
+        let mut disk = MemoryDisk::new();
         disk.put(&config.path, &file);
         let sectors = file.len().div_ceil(512) as u64;
         for sector in 0..sectors {
@@ -363,6 +364,70 @@ fn garbage_behind_an_op_that_came_early_may_have_been_any() {
     file[start] ^= 1;
     let recovered = recover_bytes(&config, &file, 0).unwrap();
     assert_eq!(summary(&recovered), [1, 2, -3, 4, 5, -6]);
+}
+
+/// A replica adopts a log far above its own and acknowledges its head before holes are filled.
+#[test]
+fn garbage_above_a_hole_may_stand_right_above_the_recorded_commit_point() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 9);
+    // Op 9 came first of what was missing; 3 and 4 were repaired behind it.
+    let order = [0, 1, 8, 2, 3].map(|index: usize| prepares[index].clone());
+    let mut file = file_of(&config, &order);
+    let start = file_of(&config, &prepares[..2]).len();
+    file[start] ^= 1;
+    let mut recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, 3, 4, -5]);
+    recovered.heed_commit(Op(8));
+    assert_eq!(summary(&recovered), [1, 2, 3, 4, -5, -9]);
+    // Where every stretch is readable the commit point adds nothing.
+    let whole = file_of(&config, &order);
+    let mut recovered = recover_bytes(&config, &whole, 0).unwrap();
+    recovered.heed_commit(Op(20));
+    assert_eq!(summary(&recovered), [1, 2, 3, 4, 9]);
+}
+
+/// What the commit point told is in the file afterwards: the next scan needs it no more.
+#[test]
+fn what_the_commit_point_told_of_garbage_is_kept() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 9);
+    let order = [0, 8, 1].map(|index: usize| prepares[index].clone());
+    let mut file = file_of(&config, &order);
+    let start = file_of(&config, &prepares[..1]).len();
+    file[start] ^= 1;
+    let mut disk = MemoryDisk::new();
+    disk.put(&config.path, &file);
+    let mut recovered = recover(&config, &disk, Op(0)).unwrap();
+    recovered.heed_commit(Op(8));
+    let mut out = Vec::new();
+    let mut wal = Wal::open(config.clone(), &recovered, &mut out);
+    while let Some(output) = out.pop() {
+        if let WalOutput::Disk(request) = output {
+            disk.submit(request);
+        }
+        while let Some(done) = disk.poll() {
+            wal.complete(done, &mut out).unwrap();
+        }
+    }
+    disk.crash_losing_all();
+    let recovered = recover(&config, &disk, Op(0)).unwrap();
+    assert_eq!(summary(&recovered), [1, 2, -3, -9]);
+}
+
+/// One bad sector can take several headers.
+#[test]
+fn a_stretch_of_garbage_at_the_end_may_have_held_several_ops() {
+    let config = metadata_config();
+    let prepares = chain(config.scope.group, 1, 4);
+    let mut file = file_of(&config, &prepares);
+    let whole = file_of(&config, &prepares[..2]).len();
+    for start in [whole, file_of(&config, &prepares[..3]).len()] {
+        file[start + 3] ^= 1;
+    }
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    let named = summary(&recovered);
+    assert_eq!(named[..4], [1, 2, -3, -4], "{named:?}");
 }
 
 #[test]

@@ -243,8 +243,13 @@ impl Case {
         let head = after.last_key_value().map_or(0, |(op, _)| *op);
         for (op, before) in identities(&recovered) {
             let now = after.get(&op).copied();
-            // The one thing a scan cannot conclude: that garbage stood above a hole at the head.
+            // The one thing a scan alone cannot conclude: that garbage stood above a hole at the
+            // head. The commit point tells, since holes are below it.
             if now.is_none() && op > head {
+                let mut heeded = spoiled.clone();
+                heeded.heed_commit(Op(op - 1));
+                let named = identities(&heeded).into_iter().any(|(known, _)| known == op);
+                assert!(named, "seed {}: op {op} is forgotten", self.seed);
                 self.model.promised.remove(&op);
                 self.model.damaged.remove(&op);
                 continue;

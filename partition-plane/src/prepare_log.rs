@@ -29,6 +29,13 @@ impl RecoveredLog {
         };
         entries.map(convert).collect()
     }
+
+    /// See [`journal::Recovered::heed_commit`].
+    pub(crate) fn heed_commit(&mut self, commit: Op) {
+        if let Some(found) = &mut self.found {
+            found.heed_commit(commit);
+        }
+    }
 }
 
 fn config(

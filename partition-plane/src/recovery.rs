@@ -248,6 +248,9 @@ impl Folder<'_> {
             let (limits, spec) = (self.limits, self.spec);
             found.log = prepare_log::recover(self.node, limits, spec, self.view, floor)
                 .map_err(Damage::Log)?;
+            let recorded = found.superblock.record;
+            let committed = recorded.map_or(Op::ZERO, |record| record.commit_max);
+            found.log.heed_commit(committed);
         }
         Ok(())
     }

@@ -60,6 +60,22 @@ pub fn bare_groups(partitions: u32) -> Vec<(GroupId, Durability)> {
 pub struct BareNode {
     groups: BTreeMap<GroupId, BareGroup>,
     wall_micros: u64,
+    ticks: u64,
+    steps: u64,
+    /// What the last step touched.
+    touched: Touched,
+}
+
+/// Ticks between two checks of groups that nothing else touches, and steps between two checks of
+/// what a group has on its disk.
+const CHECK_EVERY: u64 = 8;
+
+/// The groups a step can have changed.
+#[derive(Clone, Copy, Debug)]
+enum Touched {
+    All,
+    One(GroupId),
+    Nothing,
 }
 
 impl BareNode {
@@ -81,11 +97,16 @@ impl BareNode {
         Ok(Self {
             groups,
             wall_micros: 0,
+            ticks: 0,
+            steps: 0,
+            touched: Touched::All,
         })
     }
 
-    fn group_of_queue(&mut self, queue: QueueId) -> Option<&mut BareGroup> {
-        self.groups.values_mut().find(|group| group.owns(queue))
+    fn group_of_queue(&mut self, queue: QueueId) -> Option<(GroupId, &mut BareGroup)> {
+        let mut groups = self.groups.iter_mut();
+        let (id, group) = groups.find(|(_, group)| group.owns(queue))?;
+        Some((*id, group))
     }
 
     fn call(&mut self, token: u64, call: Call, out: &mut Vec<Effect>) {
@@ -121,29 +142,43 @@ impl BareNode {
 
 impl Machine for BareNode {
     fn step(&mut self, cause: Cause, _disk: &dyn DiskView, out: &mut Vec<Effect>) {
+        self.steps += 1;
         match cause {
             Cause::Tick { wall_micros } => {
                 self.wall_micros = wall_micros;
+                self.ticks += 1;
+                // Most ticks change nothing.
+                self.touched = if self.ticks.is_multiple_of(CHECK_EVERY) {
+                    Touched::All
+                } else {
+                    Touched::Nothing
+                };
                 self.groups
                     .values_mut()
                     .for_each(|group| group.tick(wall_micros, out));
             }
             Cause::Frame { frame, .. } => {
+                self.touched = Touched::One(frame.group());
                 if let Some(group) = self.groups.get_mut(&frame.group()) {
                     group.frame(*frame, out);
                 }
             }
             Cause::Disk(completion) => {
-                if let Some(group) = self.group_of_queue(completion.queue) {
+                if let Some((id, group)) = self.group_of_queue(completion.queue) {
                     group.disk(completion, out);
+                    self.touched = Touched::One(id);
                 }
             }
             Cause::Peer { peer, connected } => {
+                self.touched = Touched::All;
                 self.groups
                     .values_mut()
                     .for_each(|group| group.peer(peer, connected, out));
             }
-            Cause::Call { token, call } => self.call(token, *call, out),
+            Cause::Call { token, call } => {
+                self.touched = Touched::All;
+                self.call(token, *call, out);
+            }
             Cause::Flush => {}
         }
     }
@@ -179,6 +214,12 @@ impl Machine for BareNode {
     }
 
     fn check_invariants(&self) {
-        self.groups.values().for_each(BareGroup::check_invariants);
+        let with_files = self.steps.is_multiple_of(CHECK_EVERY);
+        let check = |group: &BareGroup| group.check_invariants(with_files);
+        match self.touched {
+            Touched::All => self.groups.values().for_each(check),
+            Touched::One(group) => self.groups.get(&group).into_iter().for_each(check),
+            Touched::Nothing => {}
+        }
     }
 }

@@ -48,7 +48,7 @@ simulate --check-history FILE
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
   --profile P    calm net clock crash disk transfer churn purge upkeep
-                 correlated lite all (default all);
+                 correlated lite decay all (default all);
                  several separated by commas
   --runs K       seeds per profile, counting up from the first (default 1)
   --minutes M    stop after M minutes

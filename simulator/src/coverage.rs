@@ -56,6 +56,7 @@ fn promised(profile: Profile) -> &'static [&'static str] {
         Profile::Net => &["view changes begun", "views started", "connections broken"],
         Profile::Crash | Profile::Disk | Profile::Correlated => &["replicas readmitted"],
         Profile::Lite => &["replicas readmitted", "views started"],
+        Profile::Decay => &["fault: decay"],
         Profile::Transfer => &["transfers begun"],
         Profile::Calm
         | Profile::Clock

@@ -7,6 +7,7 @@
 //! start, and that is a scripted test.
 
 use biplane_journal::DiskPath;
+use biplane_wire::{GroupId, Op};
 
 use crate::disk::SECTOR;
 use crate::world::World;
@@ -53,9 +54,29 @@ pub(crate) fn pick(world: &mut World, node: u8) -> Option<(DiskPath, u64)> {
     None
 }
 
+/// Whether this node may lose the record of `op` of a group: one node may, for each op.
+#[must_use]
+pub fn owns_op(seed: u64, replicas: u8, node: u8, group: GroupId, op: Op) -> bool {
+    let mut bytes = seed.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&group.0.to_le_bytes());
+    bytes.extend_from_slice(&op.0.to_le_bytes());
+    replicas >= 3 && biplane_wire::xxh3(&bytes) % u64::from(replicas) == u64::from(node)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_may_go_bad_on_one_node_if_there_are_three() {
+        for op in 0..100 {
+            let owners = |replicas: u8| {
+                let owns = |node: &u8| owns_op(1, replicas, *node, GroupId::METADATA, Op(op));
+                (0..replicas).filter(owns).count()
+            };
+            assert_eq!((owners(2), owners(3), owners(5)), (0, 1, 1));
+        }
+    }
 
     #[test]
     fn no_sector_may_go_bad_on_two_nodes_and_some_may_go_bad() {

@@ -21,11 +21,13 @@ pub enum FaultClass {
     Wipe,
     /// A node stops in good order.
     Stop,
+    /// A record that was acknowledged goes bad, and power fails.
+    Decay,
 }
 
 impl FaultClass {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Crash,
         Self::Pause,
         Self::Partition,
@@ -34,6 +36,7 @@ impl FaultClass {
         Self::Rot,
         Self::Wipe,
         Self::Stop,
+        Self::Decay,
     ];
 
     /// Its name on the command line.
@@ -48,6 +51,7 @@ impl FaultClass {
             Self::Rot => "rot",
             Self::Wipe => "wipe",
             Self::Stop => "stop",
+            Self::Decay => "decay",
         }
     }
 
@@ -63,6 +67,7 @@ impl FaultClass {
             Self::Rot => "fault: rot",
             Self::Wipe => "fault: wipe",
             Self::Stop => "fault: stop",
+            Self::Decay => "fault: decay",
         }
     }
 

@@ -41,13 +41,15 @@ pub enum Profile {
     Correlated,
     /// Three replicas of bare groups, loss, reordering, crashes: quick.
     Lite,
+    /// As `lite`, and records that were acknowledged go bad just when they are needed.
+    Decay,
     /// Everything.
     All,
 }
 
 impl Profile {
     /// Every profile with its name.
-    pub const NAMED: [(Self, &'static str); 12] = [
+    pub const NAMED: [(Self, &'static str); 13] = [
         (Self::Calm, "calm"),
         (Self::Net, "net"),
         (Self::Clock, "clock"),
@@ -59,6 +61,7 @@ impl Profile {
         (Self::Upkeep, "upkeep"),
         (Self::Correlated, "correlated"),
         (Self::Lite, "lite"),
+        (Self::Decay, "decay"),
         (Self::All, "all"),
     ];
 
@@ -109,6 +112,8 @@ pub struct FaultOptions {
     pub wipe: Option<Nanos>,
     /// A node stops in good order and comes back.
     pub stop: Option<Nanos>,
+    /// A record that was acknowledged and is not known to be committed goes bad, and power fails.
+    pub decay: Option<Nanos>,
 }
 
 /// Everything drawn for a run.
@@ -219,13 +224,13 @@ impl Classes {
             P::Calm | P::Clock => Never,
             _ => Perhaps,
         };
-        let net_sure = if matches!(profile, P::Net | P::Lite) {
+        let net_sure = if matches!(profile, P::Net | P::Lite | P::Decay) {
             Always
         } else {
             net
         };
         let crash = match profile {
-            P::Crash | P::Correlated | P::Lite | P::Disk | P::Transfer => Always,
+            P::Crash | P::Correlated | P::Lite | P::Decay | P::Disk | P::Transfer => Always,
             P::All | P::Churn | P::Purge | P::Upkeep => Perhaps,
             _ => Never,
         };
@@ -330,9 +335,17 @@ impl Options {
             }
             _ => {}
         }
-        if profile == Profile::Lite {
+        if matches!(profile, Profile::Lite | Profile::Decay) {
             options.machine = MachineKind::Bare;
             options.replicas = 3;
+        }
+        if profile == Profile::Decay {
+            let mut prng = streams.stream("options/decay");
+            options.faults.decay = Some(prng.between(500, 4_000) * MILLISECOND);
+            // Several prepares of a group must be in flight, or none is above the commit point.
+            options.clients = prng.between(4, 10) as u32;
+            options.think_mean = prng.between(1, 10) * MILLISECOND;
+            options.partitions = 2;
         }
         options
     }
@@ -414,6 +427,7 @@ fn draw_faults(classes: &Classes, prng: &mut Prng) -> FaultOptions {
         rot: mean(classes.rot, 200, 4_000),
         wipe: mean(classes.wipe, 3_000, 10_000),
         stop: mean(classes.crash, 2_000, 20_000),
+        decay: None,
     }
 }
 

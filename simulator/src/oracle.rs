@@ -163,6 +163,7 @@ impl Oracles {
             ("O1 committed prefix", self.committed.compared),
             ("O2 hash chain", self.committed.chained),
             ("O3 durable view before vote", self.promises.views_checked),
+            ("O3 log view is held", self.promises.log_views_checked),
             ("O4 quorum holds at commit", self.promises.quorums_checked),
             ("O5 acknowledged kept", self.acknowledged.checked),
             ("O6 offsets", self.messages.assigned),

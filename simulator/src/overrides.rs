@@ -93,6 +93,7 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "rotspares" => options.rot_spares = number()?,
         "wipe" => options.faults.wipe = mean()?,
         "stop" => options.faults.stop = mean()?,
+        "decay" => options.faults.decay = mean()?,
         _ => return Err(format!("unknown setting {key}")),
     }
     options.overrides.push(setting.to_owned());

@@ -1,4 +1,7 @@
-//! The one allocation a frame lives in from socket to disk, while it still has one owner.
+//! The memory a frame lives in from socket to disk, while it still has one owner.
+//!
+//! It stands behind a reference count from the start, so that sharing the frame costs nothing
+//! and a message nobody else holds becomes a buffer again.
 //!
 //! Storage is made of 16-byte blocks, so a frame that starts at the front of it is aligned
 //! for every field of every header. [`FrameBuffer::reframe`] moves the start forward instead of

@@ -197,7 +197,9 @@ fn read(config: &Config, disk: &dyn DiskView) -> Result<Contents, OpenError> {
         config.limits.journal_slots,
         config.limits.frame_bytes_max,
     );
-    let log = recover(&log_config, disk, floor)?;
+    let mut log = recover(&log_config, disk, floor)?;
+    let recorded = superblock.record.as_ref();
+    log.heed_commit(recorded.map_or(Op::ZERO, |record| record.commit_max));
     let files = Found {
         identity,
         superblock,

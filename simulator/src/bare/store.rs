@@ -85,7 +85,9 @@ impl Store {
                 wal_config.form = RecordForm::Sealed;
             }
             wal_config.path = dir.join("journal.wal").map_err(|error| show(&error))?;
-            let found = recover(&wal_config, disk, Op::ZERO).map_err(|error| show(&error))?;
+            let mut found = recover(&wal_config, disk, Op::ZERO).map_err(|error| show(&error))?;
+            let recorded = loaded.record.as_ref();
+            found.heed_commit(recorded.map_or(Op::ZERO, |record| record.commit_max));
             boot.log = found.entries.iter().map(log_entry).collect();
             boot.view = found.last_view();
             wal = Some(Wal::open(wal_config, &found, &mut outputs));

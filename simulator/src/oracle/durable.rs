@@ -6,7 +6,8 @@
 
 mod redo;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use biplane_journal::DiskPath;
 use biplane_wire::{Checksum, Op, View, xxh3};
@@ -34,13 +35,22 @@ pub struct DurableViews {
 /// Sequence number and views of one copy of a superblock, if it verifies.
 type SuperblockCopy = Option<(u64, DurableViews)>;
 
-type LogEntries = BTreeSet<(Op, Checksum)>;
+/// The newest record of each op: its identity and where it stands.
+type LogEntries = BTreeMap<Op, (Checksum, Range<usize>)>;
 
 /// The reader, with what it remembers.
 #[derive(Debug, Default)]
 pub struct DurableReader {
     logs: BTreeMap<(u8, DiskPath), Known<LogEntries>>,
-    superblocks: BTreeMap<(u8, DiskPath), Known<SuperblockCopy>>,
+    /// By node and folder; both copies.
+    superblocks: BTreeMap<(u8, DiskPath), [SuperblockFile; 2]>,
+}
+
+/// One copy of a superblock.
+#[derive(Debug)]
+struct SuperblockFile {
+    path: Option<DiskPath>,
+    known: Option<Known<SuperblockCopy>>,
 }
 
 impl DurableReader {
@@ -53,15 +63,46 @@ impl DurableReader {
         overhead: usize,
         entry: (Op, Checksum),
     ) -> bool {
-        let Some((bytes, version)) = disk.durable(log) else {
-            return false;
-        };
-        let name = log.as_str();
-        if name.ends_with(redo::GATHERED_NAME) && redo::exists(disk) {
+        if log.as_str().ends_with(redo::GATHERED_NAME) && redo::exists(disk) {
+            let Some((bytes, _)) = disk.durable(log) else {
+                return false;
+            };
             // The file has what the redo files hold only later.
-            let bytes = redo::replayed(disk, name, bytes);
-            return scan(&bytes, overhead).contains(&entry);
+            let bytes = redo::replayed(disk, log.as_str(), bytes);
+            let found = scan(&bytes, overhead);
+            return found
+                .get(&entry.0)
+                .is_some_and(|(identity, _)| *identity == entry.1);
         }
+        let entries = self.entries(node, disk, log, overhead);
+        let found = entries.and_then(|entries| entries.get(&entry.0));
+        found.is_some_and(|(identity, _)| *identity == entry.1)
+    }
+
+    /// Where the record of a prepare stands in the log file, when a crash now would leave it
+    /// there with another record behind it.
+    pub fn place(
+        &mut self,
+        node: u8,
+        disk: &VirtualDisk,
+        log: &DiskPath,
+        overhead: usize,
+        entry: (Op, Checksum),
+    ) -> Option<Range<usize>> {
+        let entries = self.entries(node, disk, log, overhead)?;
+        let end = entries.values().map(|(_, place)| place.end).max()?;
+        let (identity, place) = entries.get(&entry.0)?;
+        (*identity == entry.1 && place.end < end).then(|| place.clone())
+    }
+
+    fn entries(
+        &mut self,
+        node: u8,
+        disk: &VirtualDisk,
+        log: &DiskPath,
+        overhead: usize,
+    ) -> Option<&LogEntries> {
+        let (bytes, version) = disk.durable(log)?;
         let known = self.logs.entry((node, log.clone()));
         let known = known.or_insert_with(|| Known {
             version,
@@ -73,27 +114,30 @@ impl DurableReader {
                 value: scan(bytes, overhead),
             };
         }
-        known.value.contains(&entry)
+        Some(&known.value)
     }
 
     /// The newest views a crash now would leave in the superblock.
     pub fn views(&mut self, node: u8, disk: &VirtualDisk, dir: &DiskPath) -> DurableViews {
-        let copies = ["superblock.a", "superblock.b"];
-        let newest = copies.iter().filter_map(|name| {
-            let path = dir.join(name).ok()?;
-            let (bytes, version) = disk.durable(&path)?;
-            let known = self.superblocks.entry((node, path));
-            let known = known.or_insert_with(|| Known {
-                version,
-                value: superblock(bytes),
+        let copies = self
+            .superblocks
+            .entry((node, dir.clone()))
+            .or_insert_with(|| {
+                ["superblock.a", "superblock.b"].map(|name| SuperblockFile {
+                    path: dir.join(name).ok(),
+                    known: None,
+                })
             });
-            if known.version != version {
-                *known = Known {
+        let newest = copies.iter_mut().filter_map(|copy| {
+            let (bytes, version) = disk.durable(copy.path.as_ref()?)?;
+            let known = match copy.known.take() {
+                Some(known) if known.version == version => known,
+                _ => Known {
                     version,
                     value: superblock(bytes),
-                };
-            }
-            known.value
+                },
+            };
+            copy.known.insert(known).value
         });
         newest
             .max_by_key(|(sequence, _)| *sequence)
@@ -129,10 +173,11 @@ fn scan(bytes: &[u8], overhead: usize) -> LogEntries {
         let low = u64_at(header, 0);
         let high = u64_at(header, 8);
         let identity = Checksum(u128::from(high) << 64 | u128::from(low));
-        newest.insert(Op(u64_at(header, 176)), identity);
-        at += size + overhead;
+        let end = at + size + overhead;
+        newest.insert(Op(u64_at(header, 176)), (identity, at..end));
+        at = end;
     }
-    newest.into_iter().collect()
+    newest
 }
 
 fn superblock(bytes: &[u8]) -> SuperblockCopy {

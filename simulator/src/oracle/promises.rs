@@ -7,11 +7,13 @@
 //! memory and from durable bytes, never from what a node says of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use biplane_vsr::{Durability, Replica};
+use biplane_journal::DiskPath;
+use biplane_vsr::{Durability, Replica, Status};
 use biplane_wire::{
-    Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader,
-    PrepareOkHeader, StartViewChangeHeader, StartViewHeader, View,
+    Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, Operation,
+    PrepareHeader, PrepareOkHeader, StartViewChangeHeader, StartViewHeader, Suffix, Typed, View,
 };
 
 use super::committed::describe;
@@ -20,14 +22,29 @@ use super::files::Promise;
 use super::{GroupKey, Look, Violation, replication_quorum};
 use crate::machine::GroupFacts;
 
+/// A record that was acknowledged and may be the only proof of it, and where it stands.
+#[derive(Clone, Debug)]
+pub struct OpenRecord {
+    /// Its group.
+    pub key: GroupKey,
+    /// Its op.
+    pub op: Op,
+    /// Its identity.
+    pub identity: Checksum,
+    /// The log file.
+    pub path: DiskPath,
+    /// Its bytes there.
+    pub bytes: Range<usize>,
+}
+
 /// What nodes promised.
 #[derive(Debug, Default)]
 pub struct Promises {
     reader: DurableReader,
     /// Durable acknowledgements by node and group.
     given: BTreeMap<(u8, GroupKey), BTreeMap<Op, Checksum>>,
-    /// Who acknowledged from memory, by group, op and identity: what a crash takes then was in
-    /// memory when it was acknowledged.
+    /// Who acknowledged what is gone since, by group, op and identity: from memory, which a crash
+    /// takes, or on a disk where it went bad.
     from_memory: BTreeMap<(GroupKey, Op, Checksum), BTreeSet<u8>>,
     /// The identity a primary prepared, by group, view and op.
     prepared: BTreeMap<(GroupKey, View, Op), (u8, Checksum)>,
@@ -35,8 +52,12 @@ pub struct Promises {
     said: BTreeMap<(u8, GroupKey), View>,
     /// Views seen by node and group: view, then log view.
     views: BTreeMap<(u8, GroupKey), (View, View)>,
+    /// What the first announcement of a view named above its commit point, by group and view.
+    announced: BTreeMap<(GroupKey, View), Vec<Announced>>,
     /// Views compared with disks.
     pub views_checked: u64,
+    /// Recorded log views compared with what they stand for.
+    pub log_views_checked: u64,
     /// Commits whose holders were counted.
     pub quorums_checked: u64,
     /// Acknowledgements compared with logs.
@@ -44,6 +65,10 @@ pub struct Promises {
     /// Acknowledgements looked for after a restart.
     pub restarts_checked: u64,
 }
+
+/// An op that a view starts with and that is not known to be committed: its number, identity
+/// and operation.
+type Announced = (Op, Checksum, Operation);
 
 fn key(facts: &GroupFacts, group: GroupId) -> GroupKey {
     GroupKey {
@@ -88,7 +113,9 @@ impl Promises {
             }
             Command::StartView => {
                 let header: &StartViewHeader = message.header();
-                self.view(look, header.group(), header.frame.view(), true, "StartView")
+                self.view(look, header.group(), header.frame.view(), true, "StartView")?;
+                self.announce(look, message);
+                self.log_view(look, header.group())
             }
             Command::Commit => {
                 let header: &CommitHeader = message.header();
@@ -127,6 +154,80 @@ impl Promises {
             let node = look.node;
             let text = format!("n{node} sends {what} of view {view}; its disk has {durable:?}");
             return Err(Violation::new("O3 durable view before vote", group, text));
+        }
+        Ok(())
+    }
+
+    /// Remembers what a view started with.
+    fn announce(&mut self, look: Look<'_>, message: &Message) {
+        let Ok(frame) = Typed::<StartViewHeader>::decode(message.clone()) else {
+            return;
+        };
+        let header = frame.header();
+        let facts = look
+            .machine
+            .and_then(|machine| machine.facts(header.group()));
+        let (Some(facts), Ok(suffix)) = (facts, Suffix::of_start_view(&frame)) else {
+            return;
+        };
+        let place = (key(&facts, header.group()), header.frame.view());
+        self.announced.entry(place).or_insert_with(|| {
+            let named = suffix.iter().filter_map(|entry| entry.header);
+            let open = named.filter(|named| named.op() > header.commit());
+            open.map(|named| (named.op(), named.frame.checksum(), named.operation()))
+                .collect()
+        });
+    }
+
+    /// A log view on the disk says: this replica worked in that view, and what is not committed
+    /// of the log it started with is here. A restart takes it at its word.
+    ///
+    /// # Errors
+    ///
+    /// A record of a view that is still being formed, or of a log that is not on the disk.
+    fn log_view(&mut self, look: Look<'_>, group: GroupId) -> Result<(), Violation> {
+        const ORACLE: &str = "O3 log view is held";
+        let Some(machine) = look.machine else {
+            return Ok(());
+        };
+        let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group)) else {
+            return Ok(());
+        };
+        let durable = self.reader.views(look.node, look.disk, &facts.superblock);
+        let node = look.node;
+        if replica.status().status == Status::ViewChange && durable.log_view >= replica.view() {
+            let view = replica.view();
+            let text = format!("n{node} has not started view {view}; its disk has {durable:?}");
+            return Err(Violation::new(ORACLE, group, text));
+        }
+        // Who led it goes on writing while it announces; the first view starts with nothing.
+        let count = replica.config().replica_count;
+        let has_led = durable.log_view.primary(count).0 == node;
+        if has_led || durable.log_view <= facts.first_view {
+            return Ok(());
+        }
+        if replica.status().log_view != durable.log_view {
+            // Another log is being taken on already, and what this one had may be gone.
+            return Ok(());
+        }
+        let place = (key(&facts, group), durable.log_view);
+        let open = self.announced.get(&place).cloned().unwrap_or_default();
+        for (op, identity, operation) in open {
+            // What went bad later is known to be missing, and never denied.
+            let is_owed = op > replica.commit_max()
+                && !replica.log().is_damaged(op)
+                && machine.durability(group, operation) == Durability::Disk;
+            if !is_owed {
+                continue;
+            }
+            self.log_views_checked += 1;
+            if !self.holds_durably(look, group, (op, identity)) {
+                let text = format!(
+                    "n{node} recorded {durable:?}; that log has op {op} ({:016x}), its disk not",
+                    identity.0
+                );
+                return Err(Violation::new(ORACLE, group, text));
+            }
         }
         Ok(())
     }
@@ -309,7 +410,49 @@ impl Promises {
             // The log of the new view was proven by a quorum: what it dropped is no promise.
             self.keep_held(place, replica);
         }
-        Ok(())
+        self.log_view(look, group)
+    }
+
+    /// What a node acknowledged durably and nobody may have told it to be committed, with
+    /// another record behind it: damage there is no torn tail. Only ops for which `owns` holds.
+    #[must_use]
+    pub fn open_records(
+        &mut self,
+        look: Look<'_>,
+        owns: impl Fn(GroupId, Op) -> bool,
+    ) -> Vec<OpenRecord> {
+        let mut found = Vec::new();
+        let Some(machine) = look.machine else {
+            return found;
+        };
+        for group in machine.groups() {
+            let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group))
+            else {
+                continue;
+            };
+            let Some((path, overhead)) = &facts.prepare_log else {
+                continue;
+            };
+            let Some(given) = self.given.get(&(look.node, key(&facts, group))) else {
+                continue;
+            };
+            for (&op, &identity) in given.range(replica.commit_max().next()..) {
+                let place = self
+                    .reader
+                    .place(look.node, look.disk, path, *overhead, (op, identity));
+                if let Some(bytes) = place.filter(|_| owns(group, op)) {
+                    let path = path.clone();
+                    found.push(OpenRecord {
+                        key: key(&facts, group),
+                        op,
+                        identity,
+                        path,
+                        bytes,
+                    });
+                }
+            }
+        }
+        found
     }
 
     /// Forgets durable acknowledgements of what a replica does not hold any more.
@@ -359,9 +502,14 @@ impl Promises {
     }
 
     /// A node is about to lose its memory: what it had taken back by then is no promise.
-    pub fn crash(&mut self, look: Look<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// A log view on the disk that the next life could not stand for.
+    pub fn crash(&mut self, look: Look<'_>) -> Result<(), Violation> {
+        let mut judged = Ok(());
         let Some(machine) = look.machine else {
-            return;
+            return judged;
         };
         for group in machine.groups() {
             let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group))
@@ -370,10 +518,12 @@ impl Promises {
             };
             let place = (look.node, key(&facts, group));
             self.keep_held(place, replica);
+            judged = judged.and_then(|()| self.log_view(look, group));
             // Only what is durable binds the next life.
             let durable = self.reader.views(look.node, look.disk, &facts.superblock);
             self.views.insert(place, (durable.view, durable.log_view));
         }
+        judged
     }
 
     /// A node set the files of a group aside: the group starts over there as after a crash.
@@ -425,6 +575,12 @@ impl Promises {
         Ok(())
     }
 
+    /// A record goes bad. It was held when it was acknowledged, and counts if it commits by that.
+    pub fn damaged(&mut self, node: u8, record: &OpenRecord) {
+        let place = (record.key, record.op, record.identity);
+        self.from_memory.entry(place).or_default().insert(node);
+    }
+
     /// A node applied the deletion of a group: its promises in it mean nothing any more, and an
     /// op that commits elsewhere by one of them was held when it was given.
     pub fn deleted(&mut self, node: u8, key: GroupKey) {
@@ -434,6 +590,7 @@ impl Promises {
         }
         self.views.remove(&(node, key));
         self.said.remove(&(node, key));
+        self.announced.retain(|(of, _), _| *of != key);
     }
 
     /// A node lost its disk on purpose.

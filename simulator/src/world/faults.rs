@@ -24,6 +24,7 @@ impl World {
             FaultClass::Rot => faults.rot,
             FaultClass::Wipe => faults.wipe,
             FaultClass::Stop => faults.stop,
+            FaultClass::Decay => faults.decay,
         }
     }
 
@@ -71,6 +72,7 @@ impl World {
             FaultClass::Rot => self.fault_rot(),
             FaultClass::Wipe => self.fault_wipe(),
             FaultClass::Stop => self.fault_stop(),
+            FaultClass::Decay => self.fault_decay(),
         };
         if struck {
             self.counters.add(class.counter(), 1);
@@ -278,6 +280,51 @@ impl World {
         self.nodes[usize::from(node)]
             .disk
             .damage(&path, position, damage);
+        true
+    }
+
+    /// A record that a node acknowledged, and that nothing on its disk says to be committed,
+    /// goes bad while the power fails: there, and sometimes at the primary or everywhere too, so
+    /// that the next view depends on what is said of it.
+    fn fault_decay(&mut self) -> bool {
+        let (seed, count) = (self.options.seed, self.options.replicas);
+        let mut exposed = Vec::new();
+        for node in 0..count {
+            let look = self.nodes[usize::from(node)].look();
+            let owns = |group, op| crate::fault_atlas::owns_op(seed, count, node, group, op);
+            let places = self.oracles.promises.open_records(look, owns);
+            exposed.extend(places.into_iter().map(|place| (node, place)));
+        }
+        let Some((node, place)) = self.fault_prng.pick(&exposed).cloned() else {
+            return false;
+        };
+        if !self.may_forget(node) {
+            return false;
+        }
+        let len = place.bytes.len() as u64;
+        let position = place.bytes.start as u64 + self.fault_prng.below(len);
+        let damage = Damage::Rot {
+            at: (position % crate::disk::SECTOR) as u16,
+            mask: 1 << self.fault_prng.below(8),
+        };
+        let path = place.path.as_str();
+        self.log(|| format!("n{node} {path} op {} goes bad at {position}", place.op));
+        let primary = self.replica(node, place.key.group).map(|it| it.primary().0);
+        let others: Vec<u8> = match self.fault_prng.below(4) {
+            0 => Vec::new(),
+            1 | 2 => primary.into_iter().collect(),
+            _ => (0..count).collect(),
+        };
+        let disk = &mut self.nodes[usize::from(node)].disk;
+        disk.damage(&place.path, position, damage);
+        self.oracles.promises.damaged(node, &place);
+        for node in std::iter::once(node).chain(others) {
+            if self.nodes[usize::from(node)].machine.is_some() && self.may_forget(node) {
+                let mode = self.draw_crash_mode();
+                self.crash(node, mode);
+                self.start_later(node);
+            }
+        }
         true
     }
 

@@ -10,6 +10,7 @@ use biplane_wire::Op;
 use super::nodes::Node;
 use super::{Phase, Verdict, World};
 use crate::client::Client;
+use crate::faults::FaultClass;
 use crate::network::NetworkOptions;
 use crate::oracle::{Look, Oracles, convergence, view_change_quorum};
 use crate::partitions::Cuts;
@@ -44,7 +45,9 @@ impl World {
         let count = self.nodes.len();
         let least = view_change_quorum(count as u8);
         let smaller = self.fault_prng.chance(500_000);
-        if !smaller || least == count {
+        // Where a copy went bad the one that is left must be among those that go on.
+        let is_decayed = self.counters.get(FaultClass::Decay.counter()) > 0;
+        if !smaller || least == count || is_decayed {
             return;
         }
         let size = self.fault_prng.between(least as u64, count as u64 - 1) as usize;

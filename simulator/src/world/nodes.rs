@@ -166,8 +166,9 @@ impl World {
         self.log(|| format!("n{node} goes down, {mode:?}"));
         self.expose(node);
         let look = self.nodes[index].look();
-        self.oracles.promises.crash(look);
+        let judged = self.oracles.promises.crash(look);
         let mut promises = self.oracles.promises.of_node(look);
+        self.judge(judged);
         let this = &mut self.nodes[index];
         this.machine = None;
         this.paused = false;

@@ -8,7 +8,7 @@ use biplane_wire::{
 };
 
 use super::World;
-use crate::machine::{Effect, GroupFacts, commit_min};
+use crate::machine::{Effect, GroupFacts, Machine, commit_min};
 use crate::options::MachineKind;
 use crate::oracle::committed::Commit;
 use crate::oracle::{GroupKey, Oracles, Violation};
@@ -27,6 +27,21 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: BTreeMap<(u8, GroupId), Seen>,
+}
+
+impl Watch {
+    /// Groups that a node had and has no more. It has `count` now.
+    fn gone(&self, node: u8, count: usize, machine: &dyn Machine) -> Vec<(GroupId, u64)> {
+        let all = (node, GroupId(0))..=(node, GroupId(u64::MAX));
+        let seen = self.seen.range(all);
+        if seen.clone().count() <= count && count > 0 {
+            // All of them were looked at in this step.
+            return Vec::new();
+        }
+        let gone = seen.filter(|((_, group), _)| machine.facts(*group).is_none());
+        gone.map(|((_, group), seen)| (*group, seen.incarnation))
+            .collect()
+    }
 }
 
 /// Commits of one group found in one step.
@@ -198,6 +213,7 @@ impl World {
         for (node, group, seen) in looked {
             self.watch.seen.insert((node, group), seen);
         }
+        let gone = self.watch.gone(node, count, machine.as_ref());
         if metadata_installed {
             self.oracles.faithful.installed(node);
         }
@@ -208,16 +224,6 @@ impl World {
         if let Some(of) = of {
             self.judge_isolation(node, of, &changed, count);
         }
-        let machine = self.nodes[usize::from(node)].machine.as_ref();
-        let gone: Vec<(GroupId, u64)> = self
-            .watch
-            .seen
-            .iter()
-            .filter(|((owner, group), _)| {
-                *owner == node && machine.is_some_and(|it| it.facts(*group).is_none())
-            })
-            .map(|((_, group), seen)| (*group, seen.incarnation))
-            .collect();
         for (group, incarnation) in gone {
             self.watch.seen.remove(&(node, group));
             self.oracles

@@ -12,6 +12,11 @@ use super::GROUP;
 pub const CLUSTER: ClusterId = ClusterId(7);
 
 pub fn request(client: u128, number: u64, body: &[u8]) -> FrameBuffer {
+    FrameBuffer::from_parts(&request_header(client, number, body.len()), body)
+}
+
+/// The header of a request whose body has `len` bytes.
+pub fn request_header(client: u128, number: u64, len: usize) -> RoutedRequestHeader {
     let mut header = RoutedRequestHeader::new(Command::Request);
     header.set_client(ClientId(client));
     header.set_session(1);
@@ -20,8 +25,8 @@ pub fn request(client: u128, number: u64, body: &[u8]) -> FrameBuffer {
     header.set_group(GROUP);
     header
         .frame
-        .set_size((biplane_wire::HEADER_SIZE + body.len()) as u32);
-    FrameBuffer::from_parts(&header, body)
+        .set_size((biplane_wire::HEADER_SIZE + len) as u32);
+    header
 }
 
 /// The parts of a prepare that tests vary.
