@@ -186,12 +186,7 @@ mod tests {
         assert!(short.is_err());
         // A view that was formed before the commit and starts late need not have it.
         committed.first_in(KEY, Op(2), View(1));
-        let late = oracle.announcement(
-            1,
-            KEY,
-            &announcement(1, &first),
-            committed.canon(KEY),
-        );
+        let late = oracle.announcement(1, KEY, &announcement(1, &first), committed.canon(KEY));
         late.expect("nobody follows it");
         committed.first_in(KEY, Op(2), View(0));
         let canon = committed.canon(KEY);
