@@ -128,20 +128,13 @@ impl World {
             .schedule(self.queue.now() + wait, Event::Start { node });
     }
 
-    fn may_crash(&self, node: u8) -> bool {
-        self.nodes[usize::from(node)].machine.is_some() && self.may_forget(node)
-    }
-
     fn fault_crash(&mut self) -> bool {
-        let Some(drawn) = self.draw_running() else {
+        let Some(node) = self.draw_running() else {
             return false;
         };
-        let node = match self.may_forget(drawn) {
-            true => drawn,
-            // Of two replicas hardly ever both may lose their memory.
-            false if self.options.replicas == 2 && self.may_crash(1 - drawn) => 1 - drawn,
-            false => return false,
-        };
+        if !self.may_forget(node) {
+            return false;
+        }
         let mode = self.draw_crash_mode();
         self.crash(node, mode);
         self.start_later(node);
