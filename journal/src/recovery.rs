@@ -9,8 +9,8 @@
 //! A tail counts as torn only with evidence: the file ends inside the record, or a sector of it
 //! was never written (`scan/evidence.rs`). An invalid last record without such evidence is
 //! damage like any other.
-//! A stretch without a believable header may have held any op that is not there, or ops above
-//! the highest, as many as fit into it; all of these then count as damaged. Where the log has
+//! A stretch without a believable header may have held any op that is not there, or one above the
+//! highest (more, where a sector is unreadable); all of these then count as damaged. Where the log has
 //! holes the highest op that is readable may be far below the highest that was written: the
 //! commit point of the superblock bridges that ([`Recovered::heed_commit`]).
 
@@ -141,7 +141,7 @@ pub(crate) struct Layout {
     /// Records that the entries do not name: superseded or below the floor.
     pub(crate) dead: Vec<Dead>,
     /// Stretches whose ops only this scan can conclude: the file is rewritten with markers.
-    pub(crate) garbage: Vec<Place>,
+    pub(crate) garbage: Vec<Garbage>,
 }
 
 /// A stretch of the file.
@@ -158,6 +158,14 @@ impl Place {
     pub(crate) fn end(self) -> u64 {
         self.offset + self.len
     }
+}
+
+/// A stretch of unknown content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Garbage {
+    pub(crate) place: Place,
+    /// How many records it may have been, at least one.
+    pub(crate) records: u64,
 }
 
 /// A record in the file that no longer counts.
@@ -201,7 +209,7 @@ impl Recovered {
     /// may have holes there. So what garbage held may stand right above the commit point, however
     /// low the highest readable op is; what is unknown there must not be denied.
     pub fn heed_commit(&mut self, commit: Op) {
-        let Some(place) = self.layout.garbage.first().copied() else {
+        let Some(&Garbage { place, .. }) = self.layout.garbage.first() else {
             return;
         };
         let reach = reach(&self.layout.garbage, commit.0, commit.0);
@@ -281,7 +289,7 @@ fn cut_torn_tail(
         let torn = match last.finding {
             Finding::Intact(_) => false,
             Finding::CutOff => true,
-            Finding::BodyDamaged { .. } | Finding::Garbage => {
+            Finding::BodyDamaged { .. } | Finding::Garbage { .. } => {
                 scanner.was_interrupted(found, index)?
             }
         };
@@ -309,7 +317,7 @@ struct Classifier {
     dead: Vec<Dead>,
     damage: Vec<Damage>,
     commit_max: u64,
-    garbage: Vec<Place>,
+    garbage: Vec<Garbage>,
 }
 
 /// Fails with the highest op when the ops are out of each other's reach.
@@ -372,7 +380,7 @@ impl Classifier {
                     },
                 )
             }
-            Finding::Garbage | Finding::CutOff => {
+            finding @ (Finding::Garbage { .. } | Finding::CutOff) => {
                 self.damage.push(Damage {
                     offset: found.offset,
                     len: found.len,
@@ -380,7 +388,11 @@ impl Classifier {
                 });
                 // Fewer bytes than a header were no record.
                 if place.len >= HEADER_SIZE as u64 {
-                    self.garbage.push(place);
+                    let records = match finding {
+                        Finding::Garbage { records } => records,
+                        _ => 1,
+                    };
+                    self.garbage.push(Garbage { place, records });
                 }
                 return;
             }
@@ -437,7 +449,7 @@ impl Classifier {
             .last_key_value()
             .map_or(floor, |(op, _)| (*op).max(floor));
         let first = floor.max(1).max(head.saturating_sub(GAP_OPS_MAX));
-        if let Some(place) = self.garbage.first() {
+        if let Some(Garbage { place, .. }) = self.garbage.first() {
             let reach = reach(&self.garbage, head, self.commit_max);
             let missing = (first..=reach).filter(|op| !self.latest.contains_key(op));
             attributed.extend(missing.map(|op| (op, *place)));
@@ -482,14 +494,11 @@ impl Classifier {
     }
 }
 
-/// The highest op that stretches of garbage may have held above `head`: one for each, or as many
-/// as there is room for, as long as they can have been in flight above `commit`.
-fn reach(garbage: &[Place], head: u64, commit: u64) -> u64 {
+/// The highest op that garbage may have held above `head`: one for each stretch, or more where it
+/// may have been more records, as far as they can have been in flight above `commit`.
+fn reach(garbage: &[Garbage], head: u64, commit: u64) -> u64 {
     let stretches = garbage.len() as u64;
-    let records: u64 = garbage
-        .iter()
-        .map(|place| place.len / HEADER_SIZE as u64)
-        .sum();
+    let records: u64 = garbage.iter().map(|stretch| stretch.records).sum();
     let limit = commit.saturating_add(PIPELINE_OPS_MAX);
     head.saturating_add(records)
         .min(limit)

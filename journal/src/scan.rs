@@ -11,6 +11,7 @@ use biplane_wire::{Checksum, FrameBuffer, HEADER_SIZE, Header, Message, Op, Prep
 
 use self::reader::Reader;
 use crate::disk::{DiskError, DiskView};
+use crate::memory_disk::SECTOR_BYTES;
 use crate::path::DiskPath;
 use crate::record::{
     HeaderFinding, LogScope, RecordForm, SEAL_BYTES, inspect_header, may_be_header,
@@ -28,7 +29,11 @@ pub(crate) enum Finding {
         commit: Op,
     },
     /// No believable header up to the next finding or the end.
-    Garbage,
+    Garbage {
+        /// How many records it may have been. A header that went bad is one; a sector that
+        /// cannot be read takes all that begin in it.
+        records: u64,
+    },
     /// A record that the end of the file cuts off: bytes that were never all written.
     CutOff,
 }
@@ -91,7 +96,7 @@ impl<'a> Scanner<'a> {
         let mut offset = 0;
         while offset < self.reader.file_len() {
             let (len, finding) = self.examine(offset, doubtful)?;
-            let is_garbage = matches!(finding, Finding::Garbage);
+            let is_garbage = matches!(finding, Finding::Garbage { .. });
             found.push(Found {
                 offset,
                 len,
@@ -123,7 +128,8 @@ impl<'a> Scanner<'a> {
             HeaderFinding::Foreign if !doubtful => return Err(ScanError::Foreign { offset }),
             HeaderFinding::Foreign | HeaderFinding::Invalid => {
                 let next = self.search(offset + 1)?;
-                return Ok((next - offset, Finding::Garbage));
+                let records = self.records_lost(offset, next);
+                return Ok((next - offset, Finding::Garbage { records }));
             }
         }
         let size = PrepareHeader::over(&header).frame.size() as usize;
@@ -132,6 +138,12 @@ impl<'a> Scanner<'a> {
             return Ok((rest, Finding::CutOff));
         }
         Ok((len, self.read_record(offset, size)?))
+    }
+
+    fn records_lost(&self, start: u64, end: u64) -> u64 {
+        let headers_in_sector = SECTOR_BYTES.div_ceil(HEADER_SIZE as u64) + 1;
+        let begun = self.reader.unreadable_sectors(start, end) * headers_in_sector;
+        begun.min((end - start) / HEADER_SIZE as u64).max(1)
     }
 
     /// Reads the record at `offset` whose believable header says that its frame has `size`

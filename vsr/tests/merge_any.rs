@@ -227,7 +227,12 @@ fn judge(logs: &Logs, votes: &[Vote], count: u8, quorum: usize, outcome: &Merge)
         .map(|vote| vote.log_view)
         .max()
         .unwrap_or_default();
-    judge_drop(votes, usize::from(count) - quorum + 1, log_view, merged.head);
+    judge_drop(
+        votes,
+        usize::from(count) - quorum + 1,
+        log_view,
+        merged.head,
+    );
     let mut below: Option<&PrepareHeader> = None;
     for header in merged.headers.iter().rev() {
         let chains = below.is_none_or(|below| header.parent() == below.frame.checksum());
@@ -304,7 +309,10 @@ impl Tally {
     fn check(&self) {
         println!("{self:?}");
         assert!(self.decided > 1000 && self.decided < self.sets);
-        assert!(self.impossible < self.decided / 2, "most sets are judged whole");
+        assert!(
+            self.impossible < self.decided / 2,
+            "most sets are judged whole"
+        );
     }
 }
 

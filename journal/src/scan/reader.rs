@@ -49,8 +49,13 @@ impl<'a> Reader<'a> {
 
     /// Whether some sector of `[start, end)` could not be read.
     pub(super) fn is_unreadable(&self, start: u64, end: u64) -> bool {
+        self.unreadable_sectors(start, end) > 0
+    }
+
+    /// Number of sectors of `[start, end)` that could not be read.
+    pub(super) fn unreadable_sectors(&self, start: u64, end: u64) -> u64 {
         let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
-        self.unreadable.range(sectors).next().is_some()
+        self.unreadable.range(sectors).count() as u64
     }
 
     /// The error that reading gave, if any sector at all could not be read.

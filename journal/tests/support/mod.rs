@@ -4,8 +4,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use biplane_journal::{
-    Disk, DiskPath, Entry, Fate, LogScope, MemoryDisk, OpenError, QueueId, Recovered, Unsynced,
-    UnsyncedKind, Wal, WalConfig, WalError, WalOutput, recover,
+    DirEntry, Disk, DiskError, DiskErrorKind, DiskPath, DiskVerb, DiskView, Entry, Fate, LogScope,
+    MemoryDisk, OpenError, QueueId, Recovered, Unsynced, UnsyncedKind, Wal, WalConfig, WalError,
+    WalOutput, recover,
 };
 use biplane_wire::{
     Checksum, ClusterId, Command, GroupId, Message, Op, PrepareHeader, View, prepare,
@@ -252,5 +253,34 @@ pub fn every_crash(
         };
         picked[place] += 1;
         picked[..place].fill(0);
+    }
+}
+
+/// A disk with sectors that cannot be read.
+pub struct Unreadable {
+    pub disk: MemoryDisk,
+    pub sectors: std::ops::Range<u64>,
+}
+
+impl DiskView for Unreadable {
+    fn len(&self, path: &DiskPath) -> Result<Option<u64>, DiskError> {
+        self.disk.len(path)
+    }
+
+    fn read(&self, path: &DiskPath, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
+        let end = (offset + buf.len() as u64).div_ceil(512);
+        if offset / 512 < self.sectors.end && end > self.sectors.start {
+            let kind = DiskErrorKind::Io(Some(5));
+            return Err(DiskError {
+                verb: DiskVerb::Read,
+                path: path.clone(),
+                kind,
+            });
+        }
+        self.disk.read(path, offset, buf)
+    }
+
+    fn list(&self, path: &DiskPath) -> Result<Vec<DirEntry>, DiskError> {
+        self.disk.list(path)
     }
 }

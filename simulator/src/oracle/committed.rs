@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_wire::{Checksum, Message, Op, PrepareHeader};
+use biplane_wire::{Checksum, Message, Op, PrepareHeader, View};
 
 use super::{GroupKey, Violation};
 
@@ -14,6 +14,9 @@ use super::{GroupKey, Violation};
 #[derive(Debug, Default)]
 pub struct Canon {
     entries: Vec<Message>,
+    /// The view in which an op was first seen to be committed; it may be later than the one in
+    /// which it was prepared.
+    views: BTreeMap<Op, View>,
 }
 
 impl Canon {
@@ -40,6 +43,14 @@ impl Canon {
     #[must_use]
     pub fn identity(&self, op: Op) -> Option<Checksum> {
         self.header(op).map(|header| header.frame.checksum())
+    }
+
+    /// The view in which an op was committed: views before it knew nothing of that, and one that
+    /// starts late need not have it.
+    #[must_use]
+    pub fn view(&self, op: Op) -> Option<View> {
+        let prepared = self.header(op)?.frame.view();
+        Some(self.views.get(&op).copied().unwrap_or(prepared))
     }
 
     /// The log, from op one.
@@ -83,6 +94,11 @@ impl Committed {
     /// All canonical logs.
     pub fn groups(&self) -> impl Iterator<Item = (&GroupKey, &Canon)> {
         self.groups.iter()
+    }
+
+    /// The first replica to commit `op` is in `view`.
+    pub fn first_in(&mut self, key: GroupKey, op: Op, view: View) {
+        self.groups.entry(key).or_default().views.insert(op, view);
     }
 
     /// A replica applied `message`.

@@ -6,36 +6,23 @@
 //! damaged, what it acknowledged under a durable policy. All of it is judged from logs in
 //! memory and from durable bytes, never from what a node says of itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+mod recorded;
 
-use biplane_journal::DiskPath;
-use biplane_vsr::{Durability, Replica, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+use biplane_vsr::{Durability, Replica};
 use biplane_wire::{
-    Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, Operation,
-    PrepareHeader, PrepareOkHeader, StartViewChangeHeader, StartViewHeader, Suffix, Typed, View,
+    Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader,
+    PrepareOkHeader, StartViewChangeHeader, StartViewHeader, View,
 };
 
+use self::recorded::Announced;
+pub use self::recorded::OpenRecord;
 use super::committed::describe;
 use super::durable::{DurableReader, DurableViews};
 use super::files::Promise;
 use super::{GroupKey, Look, Violation, replication_quorum};
 use crate::machine::GroupFacts;
-
-/// A record that was acknowledged and may be the only proof of it, and where it stands.
-#[derive(Clone, Debug)]
-pub struct OpenRecord {
-    /// Its group.
-    pub key: GroupKey,
-    /// Its op.
-    pub op: Op,
-    /// Its identity.
-    pub identity: Checksum,
-    /// The log file.
-    pub path: DiskPath,
-    /// Its bytes there.
-    pub bytes: Range<usize>,
-}
 
 /// What nodes promised.
 #[derive(Debug, Default)]
@@ -65,10 +52,6 @@ pub struct Promises {
     /// Acknowledgements looked for after a restart.
     pub restarts_checked: u64,
 }
-
-/// An op that a view starts with and that is not known to be committed: its number, identity
-/// and operation.
-type Announced = (Op, Checksum, Operation);
 
 fn key(facts: &GroupFacts, group: GroupId) -> GroupKey {
     GroupKey {
@@ -154,80 +137,6 @@ impl Promises {
             let node = look.node;
             let text = format!("n{node} sends {what} of view {view}; its disk has {durable:?}");
             return Err(Violation::new("O3 durable view before vote", group, text));
-        }
-        Ok(())
-    }
-
-    /// Remembers what a view started with.
-    fn announce(&mut self, look: Look<'_>, message: &Message) {
-        let Ok(frame) = Typed::<StartViewHeader>::decode(message.clone()) else {
-            return;
-        };
-        let header = frame.header();
-        let facts = look
-            .machine
-            .and_then(|machine| machine.facts(header.group()));
-        let (Some(facts), Ok(suffix)) = (facts, Suffix::of_start_view(&frame)) else {
-            return;
-        };
-        let place = (key(&facts, header.group()), header.frame.view());
-        self.announced.entry(place).or_insert_with(|| {
-            let named = suffix.iter().filter_map(|entry| entry.header);
-            let open = named.filter(|named| named.op() > header.commit());
-            open.map(|named| (named.op(), named.frame.checksum(), named.operation()))
-                .collect()
-        });
-    }
-
-    /// A log view on the disk says: this replica worked in that view, and what is not committed
-    /// of the log it started with is here. A restart takes it at its word.
-    ///
-    /// # Errors
-    ///
-    /// A record of a view that is still being formed, or of a log that is not on the disk.
-    fn log_view(&mut self, look: Look<'_>, group: GroupId) -> Result<(), Violation> {
-        const ORACLE: &str = "O3 log view is held";
-        let Some(machine) = look.machine else {
-            return Ok(());
-        };
-        let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group)) else {
-            return Ok(());
-        };
-        let durable = self.reader.views(look.node, look.disk, &facts.superblock);
-        let node = look.node;
-        if replica.status().status == Status::ViewChange && durable.log_view >= replica.view() {
-            let view = replica.view();
-            let text = format!("n{node} has not started view {view}; its disk has {durable:?}");
-            return Err(Violation::new(ORACLE, group, text));
-        }
-        // Who led it goes on writing while it announces; the first view starts with nothing.
-        let count = replica.config().replica_count;
-        let has_led = durable.log_view.primary(count).0 == node;
-        if has_led || durable.log_view <= facts.first_view {
-            return Ok(());
-        }
-        if replica.status().log_view != durable.log_view {
-            // Another log is being taken on already, and what this one had may be gone.
-            return Ok(());
-        }
-        let place = (key(&facts, group), durable.log_view);
-        let open = self.announced.get(&place).cloned().unwrap_or_default();
-        for (op, identity, operation) in open {
-            // What went bad later is known to be missing, and never denied.
-            let is_owed = op > replica.commit_max()
-                && !replica.log().is_damaged(op)
-                && machine.durability(group, operation) == Durability::Disk;
-            if !is_owed {
-                continue;
-            }
-            self.log_views_checked += 1;
-            if !self.holds_durably(look, group, (op, identity)) {
-                let text = format!(
-                    "n{node} recorded {durable:?}; that log has op {op} ({:016x}), its disk not",
-                    identity.0
-                );
-                return Err(Violation::new(ORACLE, group, text));
-            }
         }
         Ok(())
     }
@@ -413,48 +322,6 @@ impl Promises {
         self.log_view(look, group)
     }
 
-    /// What a node acknowledged durably and nobody may have told it to be committed, with
-    /// another record behind it: damage there is no torn tail. Only ops for which `owns` holds.
-    #[must_use]
-    pub fn open_records(
-        &mut self,
-        look: Look<'_>,
-        owns: impl Fn(GroupId, Op) -> bool,
-    ) -> Vec<OpenRecord> {
-        let mut found = Vec::new();
-        let Some(machine) = look.machine else {
-            return found;
-        };
-        for group in machine.groups() {
-            let (Some(replica), Some(facts)) = (machine.replica(group), machine.facts(group))
-            else {
-                continue;
-            };
-            let Some((path, overhead)) = &facts.prepare_log else {
-                continue;
-            };
-            let Some(given) = self.given.get(&(look.node, key(&facts, group))) else {
-                continue;
-            };
-            for (&op, &identity) in given.range(replica.commit_max().next()..) {
-                let place = self
-                    .reader
-                    .place(look.node, look.disk, path, *overhead, (op, identity));
-                if let Some(bytes) = place.filter(|_| owns(group, op)) {
-                    let path = path.clone();
-                    found.push(OpenRecord {
-                        key: key(&facts, group),
-                        op,
-                        identity,
-                        path,
-                        bytes,
-                    });
-                }
-            }
-        }
-        found
-    }
-
     /// Forgets durable acknowledgements of what a replica does not hold any more.
     fn keep_held(&mut self, place: (u8, GroupKey), replica: &Replica) {
         if let Some(given) = self.given.get_mut(&place) {
@@ -573,12 +440,6 @@ impl Promises {
             }
         }
         Ok(())
-    }
-
-    /// A record goes bad. It was held when it was acknowledged, and counts if it commits by that.
-    pub fn damaged(&mut self, node: u8, record: &OpenRecord) {
-        let place = (record.key, record.op, record.identity);
-        self.from_memory.entry(place).or_default().insert(node);
     }
 
     /// A node applied the deletion of a group: its promises in it mean nothing any more, and an

@@ -81,10 +81,7 @@ impl Truncation {
         }
         let view = header.frame.view();
         // A primary that was deposed and does not know it yet speaks of what was before.
-        let is_owed = |op: Op| {
-            let canonical = canon.header(op);
-            canonical.is_some_and(|canonical| canonical.frame.view() <= view)
-        };
+        let is_owed = |op: Op| canon.view(op).is_some_and(|committed| committed <= view);
         let mut last = canon.last();
         while last > header.op() && !is_owed(last) {
             last = Op(last.0 - 1);
@@ -117,7 +114,7 @@ impl Truncation {
 #[cfg(test)]
 mod tests {
     use biplane_wire::{
-        Command, GroupId, Message, Operation, PrepareHeader, SuffixBuilder, prepare,
+        Command, GroupId, Message, Operation, PrepareHeader, SuffixBuilder, View, prepare,
     };
 
     use super::super::committed::Committed;
@@ -187,6 +184,12 @@ mod tests {
             .expect("all of it");
         let short = oracle.announcement(1, KEY, &announcement(1, &first), canon);
         assert!(short.is_err());
+        // A view that was formed before the commit and starts late need not have it.
+        committed.first_in(KEY, Op(2), View(1));
+        let late = oracle.announcement(1, KEY, &announcement(1, &first), committed.canon(KEY));
+        late.expect("nobody follows it");
+        committed.first_in(KEY, Op(2), View(0));
+        let canon = committed.canon(KEY);
         let other = entry(2, identity(&first), 1);
         let replaced = oracle.announcement(1, KEY, &announcement(2, &other), canon);
         assert_eq!(replaced.expect_err("replaced").oracle, "O11 truncation");

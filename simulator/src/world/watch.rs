@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_vsr::{Status, StatusView, TransferStage};
+use biplane_vsr::{Replica, Status, StatusView, TransferStage};
 use biplane_wire::{
     Command, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader, StartViewHeader, Typed,
 };
@@ -277,6 +277,10 @@ impl World {
             }
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
+                let op = message.header::<PrepareHeader>().op();
+                if let Some(view) = self.replica(node, found.key.group).map(Replica::view) {
+                    self.oracles.committed.first_in(found.key, op, view);
+                }
                 if found.key.group.is_metadata() {
                     self.oracles.fencing.committed(message.header())?;
                 }
