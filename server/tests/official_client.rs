@@ -16,4 +16,5 @@ mod dev;
 mod failover;
 #[path = "official_client/ledger.rs"]
 mod ledger;
+#[allow(dead_code, reason = "shared with other tests")]
 mod support;
