@@ -22,6 +22,7 @@ mod failover;
 mod high_level;
 #[path = "official_client/ledger.rs"]
 mod ledger;
+#[allow(dead_code, reason = "shared with other tests")]
 mod support;
 #[path = "official_client/websocket.rs"]
 mod websocket;
