@@ -57,6 +57,7 @@ impl Node {
                     self.refuse(&request, ErrorCode::TransientNotAccepted);
                 }
             }
+            ClientEvent::Drained { id } => self.clients.resume(id),
             ClientEvent::Closed { id } => {
                 if let Some(bound) = self.clients.close(id) {
                     self.log_out_lost(bound);
