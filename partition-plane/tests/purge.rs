@@ -151,6 +151,47 @@ fn two_purges_in_a_row_leave_what_came_after_the_second() {
     }
 }
 
+/// A replica without a log finds what is left of the others' logs. Whether that is from after a
+/// purge only its metadata tells, so it waits for news of it; and a purge it hears of meanwhile
+/// comes first.
+#[test]
+fn what_stands_in_for_lost_operations_waits_for_news_of_purges() {
+    let mut world = World::new(3, Limits::tiny(), spec(TopicOptions::default()), 1);
+    (0..5).for_each(|n| {
+        world.send(&[text(n)]);
+    });
+    world.converge(300);
+    world.crash(2, false);
+    world.send(&[text(5)]);
+    world.confirms = false;
+    world.boot(2);
+    world.tick(300);
+    let applied = |world: &World| world.status(2).map(|status| status.commit_min.0);
+    assert_eq!(applied(&world), Some(0), "{}", world.picture());
+    world.confirms = true;
+    world.converge(100);
+    let all: Vec<_> = (0..6).map(|n| (n, text(n))).collect();
+    assert_eq!(world.all_messages(2), all);
+
+    world.crash(2, false);
+    let purge = purged(&world, 1);
+    for at in [0, 1] {
+        world.step(at, Input::UpdateGroup(purge.clone()));
+    }
+    assert!(world.run_until(300, |world| is_purged(world, 0, 1)));
+    for n in 0..3 {
+        world.send(&[text(100 + n)]);
+    }
+    world.confirms = false;
+    world.boot(2);
+    world.tick(200);
+    world.spec = purge.clone();
+    world.step(2, Input::UpdateGroup(purge));
+    world.confirms = true;
+    assert_all_have_three(&mut world);
+    assert!(is_purged(&world, 2, 1), "{}", world.picture());
+}
+
 /// The power fails at every replica somewhere in the purge, and again and again: afterwards all
 /// have the same messages, and what is confirmed after the last start is among them.
 #[test]

@@ -26,6 +26,8 @@ pub struct World {
     pub fenced: Vec<(usize, String)>,
     /// Percent of frames lost.
     pub loss: u64,
+    /// Metadata of every node is up to date, and known to be.
+    pub confirms: bool,
     /// Links that carry nothing.
     pub cut: Vec<(usize, usize)>,
     net: VecDeque<(usize, usize, Message)>,
@@ -49,6 +51,7 @@ impl World {
             answers: BTreeMap::new(),
             fenced: Vec::new(),
             loss: 0,
+            confirms: true,
             cut: Vec::new(),
             net: VecDeque::new(),
             ticks: 0,
@@ -194,8 +197,12 @@ impl World {
         for _ in 0..count {
             self.ticks += 1;
             let wall_micros = WALL + self.ticks * 10_000;
+            let confirms = self.confirms && self.ticks.is_multiple_of(10);
             for at in 0..self.nodes.len() {
                 self.step(at, Input::Tick { wall_micros });
+                if confirms {
+                    self.step(at, Input::TopologyConfirmed);
+                }
             }
             self.settle();
         }
