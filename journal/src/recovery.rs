@@ -10,8 +10,8 @@
 //! was never written (`scan/evidence.rs`). An invalid last record without such evidence is
 //! damage like any other.
 //! A stretch without a believable header may have held any op that is not there, or one above the
-//! highest (more, where a sector is unreadable); all of these then count as damaged. Where the log has
-//! holes the highest op that is readable may be far below the highest that was written: the
+//! highest (more, where a sector is unreadable); all of these then count as damaged. Where the log
+//! has holes the highest op that is readable may be far below the highest that was written: the
 //! commit point of the superblock bridges that ([`Recovered::heed_commit`]).
 
 use std::collections::BTreeMap;

@@ -131,6 +131,18 @@ impl Log {
         matches!(self.slot(op), Some(Slot::Damaged))
     }
 
+    /// Whether something is there for `op` of which this replica can neither say that it is part
+    /// of the log nor that it is not: unreadable, or left over and not confirmed. A vote says
+    /// nothing about such an op.
+    #[must_use]
+    pub fn is_unsure(&self, op: Op) -> bool {
+        match self.slot(op) {
+            Some(Slot::Damaged) => true,
+            Some(Slot::Held(held)) => matches!(held.trust, Trust::Suspect | Trust::Offered),
+            Some(Slot::Empty) | None => false,
+        }
+    }
+
     /// Whether the prepare of `op` is held and as durable as the plane asks.
     #[must_use]
     pub fn is_durable(&self, op: Op) -> bool {
@@ -372,7 +384,18 @@ mod tests {
         log.insert_damaged(Op(4));
         assert_eq!((log.first(), log.last()), (Some(Op(3)), Some(Op(6))));
         assert!(!log.contains(Op(5)) && !log.is_damaged(Op(5)));
-        assert!(!log.contains(Op(4)) && log.is_damaged(Op(4)));
+        assert!(!log.contains(Op(4)) && log.is_damaged(Op(4)) && log.is_unsure(Op(4)));
+        for (op, trust, is_unsure) in [
+            (7, Trust::Suspect, true),
+            (8, Trust::Offered, true),
+            (9, Trust::Stray, false),
+        ] {
+            let mut unconfirmed = self::log(&[6]);
+            unconfirmed.insert(Held { trust, ..entry(op) });
+            assert!(!unconfirmed.contains(Op(op)));
+            assert_eq!(unconfirmed.is_unsure(Op(op)), is_unsure, "{trust:?}");
+        }
+        assert!(!log.is_unsure(Op(3)) && !log.is_unsure(Op(5)) && !log.is_unsure(Op(90)));
         assert_eq!(log.next_held(Op(4), Op(6)), Some(Op(6)));
         assert_eq!(log.next_held(Op(4), Op(5)), None);
         assert_eq!(log.next_held(Op(0), Op(9)), Some(Op(3)));

@@ -403,7 +403,7 @@ impl Promises {
         self.views.insert(place, (durable.view, durable.log_view));
     }
 
-    /// A node came back: it has, or knows that it lacks, each op it acknowledged.
+    /// A node came back: it has, or knows that it may lack, each op it acknowledged.
     ///
     /// # Errors
     ///
@@ -427,7 +427,8 @@ impl Promises {
                 .log()
                 .header(op)
                 .map(|header| header.frame.checksum());
-            if held != Some(identity) && !replica.log().is_damaged(op) {
+            // What it cannot confirm yet it does not deny either.
+            if held != Some(identity) && !replica.log().is_unsure(op) {
                 let text = format!(
                     "n{} acknowledged op {op} as {:016x} and came back with {held:?}",
                     look.node, identity.0
