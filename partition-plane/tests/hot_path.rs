@@ -251,7 +251,8 @@ fn a_batch_is_hashed_once_and_never_copied_on_its_way_through_a_replica() {
             let role = if at == 0 { "primary" } else { "backup" };
             println!(
                 "{count} x {payload} B on the {role}: {allocations:.3} allocations a batch and \
-                 {flushing:.3} for its flush, {copied:.3} bytes copied and {hashed:.3} hashed a byte of payload"
+                 {flushing:.3} for its flush, {copied:.3} bytes copied and {hashed:.3} hashed a \
+                 byte of payload"
             );
             assert!(allocations <= 0.01, "{role}: {allocations}");
             assert!(flushing <= flushing_max, "{role}: {flushing}");

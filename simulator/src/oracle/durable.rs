@@ -2,7 +2,7 @@
 //!
 //! Written for the oracles from the layout in chapter 04 sections 5.5.1 and 5.5.2; it shares no
 //! code with the recovery that ships. Results are remembered until the durable side of the file
-//! changes. What the redo files hold for a log is read by [`redo`], just as independently.
+//! changes. What the redo files hold for a log is read in `durable/redo.rs`, just as independently.
 
 mod redo;
 
