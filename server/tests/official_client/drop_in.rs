@@ -114,7 +114,8 @@ async fn a_file_the_environment_and_a_service_manager_are_all_it_takes() {
     socket.set_read_timeout(Some(START_LIMIT)).expect("a limit");
     fs::write(
         folder.path().join("test.env"),
-        "IGGY_ROOT_USERNAME=admin\nIGGY_ROOT_PASSWORD=\"from the file\"\nIGGY_HEARTBEAT_INTERVAL=9s\n",
+        "IGGY_ROOT_USERNAME=admin\nIGGY_ROOT_PASSWORD=\"from the file\"\n\
+         IGGY_HEARTBEAT_INTERVAL=9s\n",
     )
     .expect("a file");
     let start = || {
