@@ -217,10 +217,17 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Arguments, variables of the environment, and what the refusal names.
+type RefusedBoot = (
+    &'static [&'static str],
+    &'static [(&'static str, &'static str)],
+    &'static str,
+);
+
 #[test]
 fn a_boot_that_is_refused_says_why_in_one_line_and_ends_with_status_1() {
     let (_turn, folder) = prepared();
-    let cases: [(&[&str], &[(&str, &str)], &str); 6] = [
+    let cases: [RefusedBoot; 6] = [
         (&[], &[("IGGY_NONSENSE", "1")], "IGGY_NONSENSE"),
         (
             &[],
