@@ -220,7 +220,13 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn a_boot_that_is_refused_says_why_in_one_line_and_ends_with_status_1() {
     let (_turn, folder) = prepared();
-    let cases: [(&[&str], &[(&str, &str)], &str); 6] = [
+    // Arguments, variables, and what is said.
+    type Case = (
+        &'static [&'static str],
+        &'static [(&'static str, &'static str)],
+        &'static str,
+    );
+    let cases: [Case; 6] = [
         (&[], &[("IGGY_NONSENSE", "1")], "IGGY_NONSENSE"),
         (
             &[],
