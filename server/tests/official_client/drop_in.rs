@@ -217,17 +217,16 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Arguments, variables of the environment, and what the refusal names.
-type RefusedBoot = (
-    &'static [&'static str],
-    &'static [(&'static str, &'static str)],
-    &'static str,
-);
-
 #[test]
 fn a_boot_that_is_refused_says_why_in_one_line_and_ends_with_status_1() {
     let (_turn, folder) = prepared();
-    let cases: [RefusedBoot; 6] = [
+    // Arguments, variables, and what is said.
+    type Case = (
+        &'static [&'static str],
+        &'static [(&'static str, &'static str)],
+        &'static str,
+    );
+    let cases: [Case; 6] = [
         (&[], &[("IGGY_NONSENSE", "1")], "IGGY_NONSENSE"),
         (
             &[],
