@@ -157,12 +157,13 @@ fn two_purges_in_a_row_leave_what_came_after_the_second() {
 #[test]
 fn what_stands_in_for_lost_operations_waits_for_news_of_purges() {
     let mut world = World::new(3, Limits::tiny(), spec(TopicOptions::default()), 1);
-    (0..5).for_each(|n| {
+    // More than is kept for repair.
+    (0..12).for_each(|n| {
         world.send(&[text(n)]);
     });
     world.converge(300);
     world.crash(2, false);
-    world.send(&[text(5)]);
+    world.send(&[text(12)]);
     world.confirms = false;
     world.boot(2);
     world.tick(300);
@@ -170,7 +171,7 @@ fn what_stands_in_for_lost_operations_waits_for_news_of_purges() {
     assert_eq!(applied(&world), Some(0), "{}", world.picture());
     world.confirms = true;
     world.converge(100);
-    let all: Vec<_> = (0..6).map(|n| (n, text(n))).collect();
+    let all: Vec<_> = (0..13).map(|n| (n, text(n))).collect();
     assert_eq!(world.all_messages(2), all);
 
     world.crash(2, false);

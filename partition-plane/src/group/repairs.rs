@@ -112,6 +112,10 @@ impl Group {
 
     /// Every tick: a session moves on, a gap that lasts opens one.
     pub(super) fn tick_repair(&mut self, context: &mut Context<'_>) {
+        // What a raise waits for decides what is missing.
+        if self.raise.is_some() {
+            return;
+        }
         let need = self.replica.repair_need();
         let view = self.repair_view();
         let mut out = std::mem::take(&mut context.scratch.repair);
@@ -122,7 +126,7 @@ impl Group {
 
     /// After a step that may have changed the log.
     pub(super) fn advance_repair(&mut self, context: &mut Context<'_>) {
-        if !self.requester.has_session() {
+        if !self.requester.has_session() || self.raise.is_some() {
             return;
         }
         let need = self.replica.repair_need();
