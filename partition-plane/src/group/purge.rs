@@ -100,6 +100,11 @@ impl Purge {
         self.wanted > self.applied
     }
 
+    /// Whether a backup that cannot go on by its log purges next.
+    pub(crate) fn is_making_room(&self) -> bool {
+        self.is_stuck && self.is_wanted()
+    }
+
     /// Whether the purge is waiting for, or busy with, something that a tick moves.
     pub(crate) fn is_due(&self) -> bool {
         self.is_wanted() || self.reached.is_some() || self.is_running()

@@ -110,10 +110,16 @@ impl Group {
         }
     }
 
+    /// Whether something is about to decide anew what is missing: a purge that makes room, or
+    /// news of purges. Asking meanwhile would bring the same answer as fast as the network
+    /// carries it.
+    fn repair_waits(&self) -> bool {
+        self.raise.is_some() || self.purge.is_making_room() && !self.replica.is_primary()
+    }
+
     /// Every tick: a session moves on, a gap that lasts opens one.
     pub(super) fn tick_repair(&mut self, context: &mut Context<'_>) {
-        // What a raise waits for decides what is missing.
-        if self.raise.is_some() {
+        if self.repair_waits() {
             return;
         }
         let need = self.replica.repair_need();
@@ -126,7 +132,7 @@ impl Group {
 
     /// After a step that may have changed the log.
     pub(super) fn advance_repair(&mut self, context: &mut Context<'_>) {
-        if !self.requester.has_session() || self.raise.is_some() {
+        if !self.requester.has_session() || self.repair_waits() {
             return;
         }
         let need = self.replica.repair_need();

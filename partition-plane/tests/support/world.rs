@@ -178,8 +178,14 @@ impl World {
     }
 
     /// Delivers and executes everything that is under way.
+    /// Delivers frames and answers of the disk until none is left.
     pub fn settle(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(
+                round < 100_000,
+                "something goes on without time passing: {}",
+                self.picture()
+            );
             let mut moved = self.deliver();
             for at in 0..self.nodes.len() {
                 if let Some(done) = self.nodes[at].disk.poll() {
