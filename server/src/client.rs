@@ -14,6 +14,7 @@
 pub(crate) mod connection;
 mod diagnose;
 mod dispatch;
+pub(crate) mod http;
 mod login;
 mod offsets;
 mod polls;
@@ -22,5 +23,5 @@ pub(crate) mod reply;
 mod resolve;
 mod sends;
 pub(crate) mod session;
-mod system;
+pub(crate) mod system;
 mod writes;

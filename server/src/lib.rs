@@ -30,6 +30,7 @@ pub mod config;
 pub mod dev;
 mod diagnostics;
 mod file_disk;
+mod http;
 pub mod inspect;
 mod mailbox;
 pub mod node;

@@ -16,10 +16,11 @@
 mod boot;
 mod event_loop;
 mod outputs;
+pub(crate) mod report;
 mod root;
 mod topology;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use biplane_journal::DiskCompletion;
@@ -28,6 +29,7 @@ use biplane_partition_plane::PartitionPlane;
 use biplane_wire::{ReplicaId, View};
 
 use crate::client::connection::{ClientEvent, ListenerState};
+use crate::client::http::Glance;
 use crate::client::session::Clients;
 use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
@@ -83,6 +85,10 @@ pub struct Node {
     pub(crate) clients: Clients,
     pub(crate) passwords: Passwords,
     pub(crate) diagnostics: Diagnostics,
+    /// What the HTTP listener sees without asking.
+    pub(crate) glance: Arc<Glance>,
+    /// Nodes to which a link is up.
+    pub(crate) links: BTreeSet<ReplicaId>,
     /// Ticks served since the start.
     pub(crate) tick: u64,
     /// Round robin of balanced sends, by stream and topic.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use biplane_wire::{Command, Deframer, Message, Refusal, RequestHeader, Typed, decode_client};
 use tracing::{debug, trace, warn};
 
+use super::http::HttpEvent;
 use super::reply::ClientFrame;
 use crate::mailbox::Post;
 use crate::runtime::{self, Receiver, Sender, TcpListener, TcpStream, bounded};
@@ -33,7 +34,6 @@ const CLOSE_BUDGET: Duration = Duration::from_secs(2);
 pub(crate) type ConnectionId = u64;
 
 /// What connections tell the node.
-#[derive(Debug)]
 pub(crate) enum ClientEvent {
     /// A connection was accepted.
     Opened {
@@ -51,6 +51,8 @@ pub(crate) enum ClientEvent {
         /// The frame.
         request: Typed<RequestHeader>,
     },
+    /// Something that came over HTTP.
+    Http(HttpEvent),
     /// The connection is gone.
     Closed {
         /// The connection.
@@ -66,6 +68,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
+    /// The node's end of a connection without a socket: whoever made it bounds what is in flight.
+    pub(crate) fn without_socket(outbox: Sender<ClientFrame>) -> Self {
+        let (_, credit) = bounded(1);
+        Self { outbox, credit }
+    }
+
     /// Queues a reply. False when the connection is gone or its queue is full; the client then runs
     /// into its own timeout.
     pub(crate) fn send(&self, frame: ClientFrame) -> bool {

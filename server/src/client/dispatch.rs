@@ -56,6 +56,7 @@ impl Node {
                     self.refuse(&request, ErrorCode::TransientNotAccepted);
                 }
             }
+            ClientEvent::Http(event) => self.on_http(event),
             ClientEvent::Closed { id } => {
                 if let Some(bound) = self.clients.close(id) {
                     self.log_out_lost(bound);

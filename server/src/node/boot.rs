@@ -2,7 +2,7 @@
 //! replica listener opens last, since until then a dialer is better refused (chapter 02 section
 //! 2.1).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use super::root::{self, RootError};
 use super::{Inbox, Node};
 use crate::client::connection::{self, ClientEvent, ListenerState};
+use crate::client::http::Glance;
 use crate::client::session::Clients;
 use crate::clock::{self, TickCounter};
 use crate::config::{Config, ConfigError, Identity};
@@ -200,6 +201,8 @@ impl Node {
             clients: Clients::default(),
             passwords,
             diagnostics,
+            glance: Arc::new(Glance::default()),
+            links: BTreeSet::new(),
             tick: 0,
             balance: HashMap::new(),
             started_micros: wall_micros,

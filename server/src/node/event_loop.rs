@@ -135,6 +135,11 @@ impl Node {
     }
 
     pub(super) fn on_link(&mut self, replica: biplane_wire::ReplicaId, connected: bool) {
+        if connected {
+            self.links.insert(replica);
+        } else {
+            self.links.remove(&replica);
+        }
         self.step_metadata(metadata::Input::Peer { replica, connected });
         self.step_partitions(partition::Input::Peer { replica, connected });
     }
@@ -149,6 +154,9 @@ impl Node {
         };
         match (std::mem::replace(&mut waiting.wait, Wait::Logout), answer) {
             (Wait::Credentials(login), Ok(matches)) => self.on_verified(waiting, login, matches),
+            (Wait::Identify { user_id, answer }, Ok(matches)) => {
+                Self::on_identified(user_id, &answer, matches);
+            }
             (wait @ Wait::Hashing(_), Ok(matches)) => {
                 waiting.wait = wait;
                 self.on_current_verified(waiting, matches);
