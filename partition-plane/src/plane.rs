@@ -471,6 +471,13 @@ impl PartitionPlane {
             .is_none_or(|running| running.is_drained(consumer_group))
     }
 
+    /// Forgets what a consumer group was served here: the member that polled it is gone.
+    pub fn forget_served(&mut self, group: GroupId, consumer_group: u32) {
+        if let Some(Slot::Running(running)) = self.slots.get_mut(&group) {
+            running.forget_served(consumer_group);
+        }
+    }
+
     /// Every group that runs here.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         let running = |(group, slot): (&GroupId, &Slot)| match slot {

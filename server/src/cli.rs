@@ -1,5 +1,6 @@
 //! Command line: what an operator can ask the binary to do.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -10,10 +11,14 @@ use crate::inspect::InspectArgs;
 /// Replicated message streaming, compatible with Apache Iggy clients and replicas.
 #[derive(Debug, Parser)]
 #[command(name = "biplane", version, about, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do.
+    /// What to do; to run one node where nothing is said.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// The arguments of `serve`, without the word.
+    #[command(flatten)]
+    pub serve: ServeArgs,
 }
 
 /// The subcommands.
@@ -21,13 +26,19 @@ pub struct Cli {
 pub enum Command {
     /// Run a whole cluster on this machine's loopback, for development
     Dev(DevArgs),
-    /// Run one node
+    /// Run one node; the same as no subcommand
     Serve(ServeArgs),
+    /// Check a configuration file, or print an example of one
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Put a load on a running cluster and measure it
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
     /// Print the frames of a capture, one line each
     Inspect(InspectArgs),
+    /// Show the nodes of a cluster: roles, views, lag, links, disks. Exit code 0: all is well;
+    /// 1: nobody could be asked; 2: a node is away or not ready; 3: no metadata primary
+    Status(StatusArgs),
 }
 
 /// Arguments of `biplane dev`.
@@ -48,18 +59,33 @@ pub struct DevArgs {
     pub tls: bool,
 }
 
+/// What can be done with a configuration file.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Explain every problem of a file, with the environment laid over it
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Print a file with every key, its default and what it is for
+    Example,
+}
+
 /// Arguments of `biplane serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
     /// This node's replica_id in [[cluster.nodes]]; mandatory when clustering is on
     #[arg(long)]
     pub replica_id: Option<u8>,
-    /// Configuration file
-    #[arg(long, env = "IGGY_CONFIG_PATH")]
+    /// Configuration file; else IGGY_CONFIG_PATH, else core/server/config.toml, here or above
+    #[arg(long)]
     pub config: Option<PathBuf>,
     /// Data folder; wins over the `path` key
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// Delete everything in the data folder first; in a cluster the node is filled by the others
+    #[arg(long, short)]
+    pub fresh: bool,
     /// Create the root user as iggy/iggy where IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are unset
     #[arg(long)]
     pub with_default_root_credentials: bool,
@@ -67,6 +93,41 @@ pub struct ServeArgs {
     /// standard input closes; for supervisors
     #[arg(long, hide = true)]
     pub supervised: bool,
+}
+
+/// Arguments of `biplane status`.
+#[derive(Clone, Args)]
+pub struct StatusArgs {
+    /// HTTP address of any node
+    #[arg(long, default_value = "127.0.0.1:3000")]
+    pub address: SocketAddr,
+    /// User who may read servers
+    #[arg(long, env = "BIPLANE_USERNAME")]
+    pub username: Option<String>,
+    /// Its password; better in the environment than in the list of processes
+    #[arg(long, env = "BIPLANE_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+    /// A personal access token, in place of user and password
+    #[arg(long, env = "BIPLANE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The nodes' HTTP certificate (PEM), when they use TLS
+    #[arg(long)]
+    pub cert_file: Option<PathBuf>,
+    /// Look again every two seconds
+    #[arg(long)]
+    pub watch: bool,
+    /// Print one JSON object, or one a line with --watch
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl std::fmt::Debug for StatusArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the credentials.
+        f.debug_struct("StatusArgs")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
 }
 
 fn parse_nodes(text: &str) -> Result<u8, String> {
@@ -89,6 +150,18 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_subcommand_it_serves() {
+        let cli = Cli::try_parse_from(["biplane", "--replica-id", "2", "-f"]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!((cli.serve.replica_id, cli.serve.fresh), (Some(2), true));
+        let cli = Cli::try_parse_from(["biplane", "serve", "--fresh"]).unwrap();
+        let Some(Command::Serve(args)) = cli.command else {
+            panic!("serve is a subcommand");
+        };
+        assert!(args.fresh);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 pub(crate) mod connection;
 mod diagnose;
 mod dispatch;
+mod groups;
 pub(crate) mod http;
 mod login;
 mod offsets;
@@ -24,4 +25,5 @@ mod resolve;
 mod sends;
 pub(crate) mod session;
 pub(crate) mod system;
+pub(crate) mod websocket;
 mod writes;

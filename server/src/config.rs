@@ -1,24 +1,46 @@
-//! Configuration: the file, its validation, and the node identity that comes out of it.
+//! Configuration: the file, the environment, their validation, and the node identity that comes
+//! out of them.
 //!
-//! The file is the one of chapter 09: `[cluster]` with `[[cluster.nodes]]`, `[message_bus]`,
-//! `[metadata]`, `[partition]`, `[tcp]` and the rest. The first rule that fails refuses the boot
-//! with one line that names the key.
+//! ```text
+//!   file ──────► table ─┐
+//!   environment ────────┼─► names and types ─► defaults ─► Config ─► rules
+//!   (.env below it) ────┘        │                                    │
+//!                                └──────────── problems ◄─────────────┘
+//! ```
+//!
+//! The file is the one of chapter 09. A boot is refused by the first problem; `biplane config check`
+//! shows all of them.
 
-mod secrets;
+mod advertised;
+mod environment;
+mod example;
+mod layers;
+mod problem;
+mod schema;
 mod sections;
+mod structure;
 mod validate;
 mod values;
+mod variables;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use biplane_wire::{ClusterId, ReplicaId};
-use zeroize::Zeroizing;
+use toml::{Table, Value};
+use zeroize::{Zeroize as _, Zeroizing};
 
+pub use example::example;
+pub use problem::{Place, Problem};
 pub use sections::{
-    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, ListenerTls, Ports, RosterNode,
+    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, Http, HttpCors, HttpJwt, HttpTls,
+    ListenerTls, Logging, Ports, RosterNode, WebSocket,
 };
+pub(crate) use values::{Expiry, parse_expiry};
 pub use values::{ConfigDuration, ConfigSize, Secret};
+pub use variables::{Variables, is_configuration};
+
+use problem::Problems;
 
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
@@ -31,18 +53,29 @@ pub enum ConfigError {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The file is not TOML, or a key has a wrong type or name.
-    #[error("the configuration file {} is not valid: {message}", path.display())]
-    Syntax {
+    /// The file of environment variables cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    DotEnv {
         /// The file.
         path: PathBuf,
-        /// Line, key and reason.
-        message: String,
+        /// Where and why.
+        source: dotenvy::Error,
     },
-    /// A key holds a value that breaks a rule.
-    #[error("configuration key {key}: {reason}")]
+    /// A rule is broken.
+    #[error("configuration{}: {problem}", match path {
+        Some(path) => format!(" {}", path.display()),
+        None => String::new(),
+    })]
+    Refused {
+        /// The file, when there is one.
+        path: Option<PathBuf>,
+        /// The first of perhaps several problems.
+        problem: Box<Problem>,
+    },
+    /// The command line does not go with the configuration.
+    #[error("{key}: {reason}")]
     Rule {
-        /// Dotted path of the key.
+        /// The flag or key.
         key: String,
         /// What is wrong and what would be right.
         reason: String,
@@ -58,81 +91,156 @@ impl ConfigError {
     }
 }
 
+/// Everything that was found out about a configuration.
+#[derive(Debug)]
+pub struct Checked {
+    /// What a node would be started with; none when the text cannot be read at all.
+    pub config: Option<Config>,
+    /// Broken rules, in the order they were found.
+    pub problems: Vec<Problem>,
+}
+
 impl Config {
-    /// Reads and validates the file at `path`, with the secrets of the environment.
+    /// Reads and validates the file at `path`, with `variables` laid over it.
     ///
     /// # Errors
     /// [`ConfigError`] with the first rule that fails.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map(Zeroizing::new)
-            .map_err(|source| ConfigError::Unreadable {
-                path: path.to_owned(),
-                source,
-            })?;
-        let mut config = Self::read(&text).map_err(|error| match error {
-            ConfigError::Syntax { message, .. } => ConfigError::Syntax {
-                path: path.to_owned(),
-                message,
-            },
-            other => other,
-        })?;
-        config.take_secrets(|name| std::env::var(name).ok())?;
-        validate::validate(&config)?;
+    pub fn load(path: &Path, variables: &Variables) -> Result<Self, ConfigError> {
+        let text = read_file(path)?;
+        Self::check(&text, variables).into_config(Some(path))
+    }
+
+    /// Finds the file that `variables` name, if there is one, and reads and validates it. A missing
+    /// file is a warning only.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the first rule that fails.
+    pub fn find(variables: &Variables) -> Result<Self, ConfigError> {
+        let (wanted, found) = variables.config_file();
+        if let Some(path) = found {
+            return Self::load(&path, variables);
+        }
+        let mut config = Self::check("", variables).into_config(None)?;
+        config.warnings.push(format!(
+            "there is no configuration file {}; every key has its default",
+            wanted.display()
+        ));
         Ok(config)
     }
 
-    /// Reads and validates a file's text.
+    /// Reads and validates a file's text, without an environment.
     ///
     /// # Errors
     /// [`ConfigError`] with the first rule that fails.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let config = Self::read(text)?;
-        validate::validate(&config)?;
-        Ok(config)
+        Self::check(text, &Variables::default()).into_config(None)
     }
 
-    fn read(text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::Syntax {
-            path: PathBuf::from("(text)"),
-            message: describe(text, &error),
-        })
+    /// Finds every problem of a file's text with `variables` laid over it.
+    pub fn check(text: &str, variables: &Variables) -> Checked {
+        let mut problems = Problems::default();
+        let mut warnings = Vec::new();
+        let mut table = layers::read(text, &mut problems);
+        if !problems.found.is_empty() {
+            return Checked {
+                config: None,
+                problems: problems.found,
+            };
+        }
+        environment::overlay(&mut table, variables, &mut problems);
+        structure::check(&mut table, &mut problems, &mut warnings);
+        for array in schema::ARRAYS {
+            // Entries with problems of their own say nothing about the rest.
+            if problems.has_below(array) {
+                layers::remove(&mut table, array);
+            }
+        }
+        layers::fill(&mut table, layers::defaults());
+        let config = table.clone().try_into::<Self>();
+        forget(&mut table);
+        let config = match config {
+            Ok(mut config) => {
+                validate::validate(&config, &mut problems);
+                warnings.extend(validate::without_effect(&table));
+                config.effective = table;
+                config.warnings = warnings;
+                Some(config)
+            }
+            Err(error) => {
+                problems.add("", error.message());
+                None
+            }
+        };
+        Checked {
+            config,
+            problems: problems.found,
+        }
     }
 
-    /// Sections that are present in the file but have no effect in this server.
-    pub fn ignored_sections(&self) -> Vec<&'static str> {
-        [
-            ("quic", &self.quic),
-            ("websocket", &self.websocket),
-            ("http", &self.http),
-            ("telemetry", &self.telemetry),
-            ("sharding", &self.sharding),
-            ("memory_pool", &self.memory_pool),
-        ]
-        .into_iter()
-        .filter(|(_, table)| !table.is_empty())
-        .map(|(name, _)| name)
-        .collect()
+    /// Wipes the secrets. Nothing asks for them once the keys are derived.
+    pub(crate) fn forget_secrets(&mut self) {
+        self.cluster.auth.shared_secret = Secret::default();
+        self.cluster.auth.previous_shared_secret = Secret::default();
+        self.http.jwt.encoding_secret = Secret::default();
+        self.http.jwt.decoding_secret = Secret::default();
+    }
+
+    /// The values in effect as a file, without the secrets.
+    pub fn effective_text(&self) -> String {
+        toml::to_string(&self.effective).unwrap_or_default()
+    }
+
+    /// Notes what a listener was bound to, in the values in effect.
+    pub(crate) fn bound(&mut self, key: &str, address: SocketAddr) {
+        layers::put(&mut self.effective, key, Value::String(address.to_string()));
+    }
+
+    /// Notes a bound port of the roster entry of `replica`.
+    pub(crate) fn bound_port(&mut self, replica: ReplicaId, transport: &str, port: u16) {
+        let index = self
+            .cluster
+            .nodes
+            .iter()
+            .position(|node| node.replica_id == replica.0);
+        if let Some(index) = index {
+            let path = format!("cluster.nodes[{index}].ports.{transport}");
+            layers::put(&mut self.effective, &path, Value::Integer(port.into()));
+        }
     }
 }
 
-/// Place, key and reason. Not the whole line, as the library would have it: it may hold a secret,
-/// and this text goes to the log.
-fn describe(text: &str, error: &toml::de::Error) -> String {
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
-        return error.message().to_owned();
-    };
-    let line = before.matches('\n').count();
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    let key = text.lines().nth(line).and_then(|text| text.split_once('='));
-    let key = key.map(|(key, _)| key.trim()).filter(|key| {
-        key.bytes()
-            .all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'.'))
-    });
-    let (line, message) = (line + 1, error.message());
-    match key {
-        Some(key) => format!("line {line}, column {column}, key {key}: {message}"),
-        None => format!("line {line}, column {column}: {message}"),
+impl Checked {
+    fn into_config(self, path: Option<&Path>) -> Result<Config, ConfigError> {
+        match (self.problems.into_iter().next(), self.config) {
+            (None, Some(config)) => Ok(config),
+            (Some(problem), _) => Err(ConfigError::Refused {
+                path: path.map(Path::to_owned),
+                problem: Box::new(problem),
+            }),
+            (None, None) => Err(ConfigError::rule("configuration", "cannot be read")),
+        }
+    }
+}
+
+/// Reads a configuration file. Its text is wiped when dropped: it may hold secrets.
+///
+/// # Errors
+/// [`ConfigError::Unreadable`].
+pub fn read_file(path: &Path) -> Result<Zeroizing<String>, ConfigError> {
+    let read = std::fs::read_to_string(path).map(Zeroizing::new);
+    read.map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Wipes and removes the secrets of a table.
+fn forget(table: &mut Table) {
+    for key in schema::keys().filter(|key| key.kind == schema::Kind::Secret) {
+        if let Some(Value::String(text)) = layers::get_mut(table, key.path) {
+            text.zeroize();
+        }
+        layers::remove(table, key.path);
     }
 }
 
@@ -208,7 +316,7 @@ impl Identity {
             .cluster
             .nodes
             .iter()
-            .map(Member::from_roster)
+            .map(|node| Member::from_roster(config, node))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             cluster,
@@ -230,19 +338,20 @@ impl Identity {
                 "clustering is off: only 0 is possible",
             ));
         }
-        let address = tcp_address(config)?;
-        let advertised = config
-            .node
-            .advertised_address
-            .clone()
-            .unwrap_or_else(|| address.ip().to_string());
-        let ports = Ports {
-            tcp: address.port(),
-            tcp_replica: 0,
-            quic: 0,
-            http: 0,
-            websocket: 0,
+        let advertised = match &config.node.advertised_address {
+            Some(address) => advertised::canonical(address),
+            None => advertised::derived(config).unwrap_or_default(),
         };
+        let tcp = listen_address("tcp.address", &config.tcp.address)?;
+        let websocket = listen_address("websocket.address", &config.websocket.address)?;
+        let ports = served(
+            config,
+            Ports {
+                tcp: tcp.port(),
+                websocket: websocket.port(),
+                ..Ports::default()
+            },
+        );
         Ok(Self {
             cluster,
             cluster_name: "single-node".to_owned(),
@@ -274,22 +383,51 @@ impl Identity {
         self.roster.iter().find(|member| member.replica == replica)
     }
 
-    /// Where this node listens for clients.
+    /// Where this node listens for clients over TCP.
     ///
     /// # Errors
     /// [`ConfigError::Rule`] when `tcp.address` is not `IP:PORT`.
     pub fn client_listen_address(&self, config: &Config) -> Result<SocketAddr, ConfigError> {
-        let configured = tcp_address(config)?;
-        if self.clustered {
-            Ok(SocketAddr::new(configured.ip(), self.own().ports.tcp))
-        } else {
-            Ok(configured)
+        let configured = listen_address("tcp.address", &config.tcp.address)?;
+        Ok(self.with_roster_port(configured, |ports| ports.tcp))
+    }
+
+    /// Where this node listens for clients over WebSocket.
+    ///
+    /// # Errors
+    /// [`ConfigError::Rule`] when `websocket.address` is not `IP:PORT`.
+    pub fn websocket_listen_address(&self, config: &Config) -> Result<SocketAddr, ConfigError> {
+        let configured = listen_address("websocket.address", &config.websocket.address)?;
+        Ok(self.with_roster_port(configured, |ports| ports.websocket))
+    }
+
+    /// Where this node listens for HTTP.
+    ///
+    /// # Errors
+    /// [`ConfigError::Rule`] when `http.address` is not `IP:PORT`.
+    pub fn http_listen_address(&self, config: &Config) -> Result<SocketAddr, ConfigError> {
+        let configured = listen_address("http.address", &config.http.address)?;
+        Ok(self.with_roster_port(configured, |ports| ports.http))
+    }
+
+    fn with_roster_port(&self, address: SocketAddr, port: impl Fn(&Ports) -> u16) -> SocketAddr {
+        match self.clustered {
+            true => SocketAddr::new(address.ip(), port(&self.own().ports)),
+            false => address,
+        }
+    }
+
+    /// Takes the port a listener was really bound to, which clients are told from now on.
+    pub(crate) fn bound(&mut self, set: impl FnOnce(&mut Ports)) {
+        let own = self.replica;
+        if let Some(member) = self.roster.iter_mut().find(|member| member.replica == own) {
+            set(&mut member.ports);
         }
     }
 }
 
 impl Member {
-    fn from_roster(node: &RosterNode) -> Result<Self, ConfigError> {
+    fn from_roster(config: &Config, node: &RosterNode) -> Result<Self, ConfigError> {
         let ip: IpAddr = node.ip.parse().map_err(|_| {
             ConfigError::rule(
                 format!("cluster.nodes ({}) ip", node.name),
@@ -297,17 +435,20 @@ impl Member {
             )
         })?;
         let mut selectors = node.advertised_addresses.clone();
-        selectors.sort_by_key(|selector| std::cmp::Reverse(validate::prefix_length(selector)));
+        for selector in &mut selectors {
+            selector.address = advertised::canonical(&selector.address);
+        }
+        selectors.sort_by_key(|selector| std::cmp::Reverse(advertised::prefix_length(selector)));
         Ok(Self {
             name: node.name.clone(),
             replica: ReplicaId(node.replica_id),
-            advertised: node
-                .advertised_address
-                .clone()
-                .unwrap_or_else(|| node.ip.clone()),
+            advertised: match &node.advertised_address {
+                Some(address) => advertised::canonical(address),
+                None => node.ip.clone(),
+            },
             selectors,
             replica_address: Some(SocketAddr::new(ip, node.ports.tcp_replica)),
-            ports: node.ports,
+            ports: served(config, node.ports),
         })
     }
 
@@ -315,21 +456,26 @@ impl Member {
     pub fn address_for(&self, client: IpAddr) -> &str {
         self.selectors
             .iter()
-            .find(|selector| validate::cidr_contains(&selector.client_cidr, client))
+            .find(|selector| advertised::cidr_contains(&selector.client_cidr, client))
             .map_or(&self.advertised, |selector| &selector.address)
     }
 }
 
-fn tcp_address(config: &Config) -> Result<SocketAddr, ConfigError> {
-    config.tcp.address.parse().map_err(|_| {
-        ConfigError::rule(
-            "tcp.address",
-            format!(
-                "\"{}\" is not IP:PORT with a literal IP",
-                config.tcp.address
-            ),
-        )
-    })
+/// The ports clients are told: 0 for a transport that is off or not served.
+fn served(config: &Config, ports: Ports) -> Ports {
+    let when = |enabled: bool, port: u16| if enabled { port } else { 0 };
+    Ports {
+        tcp: when(config.tcp.enabled, ports.tcp),
+        websocket: when(config.websocket.enabled, ports.websocket),
+        quic: 0,
+        http: when(config.http.enabled, ports.http),
+        tcp_replica: ports.tcp_replica,
+    }
+}
+
+fn listen_address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    text.parse()
+        .map_err(|_| ConfigError::rule(key, format!("\"{text}\" is not IP:PORT with a literal IP")))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use layout::Layout;
 pub use layout::LayoutError;
 
 use crate::cli::DevArgs;
+use crate::config::is_configuration;
 use crate::signals;
 use crate::supervised::Report;
 
@@ -165,7 +166,14 @@ fn start(layout: &Layout, id: u8, events: &Sender<Event>) -> std::io::Result<Chi
         .create(true)
         .append(true)
         .open(layout.log_file(id))?;
-    let mut process = Command::new(std::env::current_exe()?)
+    let mut command = Command::new(std::env::current_exe()?);
+    // The layout is this program's: what a shell says of other servers does not reach the nodes.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_configuration(name)) {
+        command.env_remove(name);
+    }
+    let mut process = command
+        .env("IGGY_ENV_PATH", layout.folder.join("none.env"))
+        .env("IGGY_DISPLAY_CONFIG", "0")
         .args(arguments(layout, id))
         .arg("--supervised")
         .stdin(Stdio::piped())

@@ -62,6 +62,15 @@ pub(crate) enum DiagnosticsDone {
     },
 }
 
+/// What an archive shows of the node besides its host and its folder.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The configuration in effect, without its secrets.
+    pub(crate) config: String,
+    /// The log file being written, when there is one.
+    pub(crate) log: Option<PathBuf>,
+}
+
 /// The queue to the thread.
 #[derive(Debug)]
 pub(crate) struct Diagnostics {
@@ -70,11 +79,10 @@ pub(crate) struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Starts the thread. `folder` is the data folder, `config` the configuration in effect
-    /// without its secrets.
+    /// Starts the thread. `folder` is the data folder.
     pub(crate) fn start(
         folder: PathBuf,
-        config: String,
+        shown: Shown,
         answers: &Post<DiagnosticsDone>,
     ) -> io::Result<Self> {
         let (sender, jobs) = channel::bounded::<DiagnosticsJob>(QUEUE_CAPACITY);
@@ -95,7 +103,7 @@ impl Diagnostics {
                             compression,
                             reports,
                         } => {
-                            let bytes = archive::pack(&mut host, &config, compression, &reports);
+                            let bytes = archive::pack(&mut host, &shown, compression, &reports);
                             done.store(false, Ordering::Release);
                             DiagnosticsDone::Archive { token, bytes }
                         }
@@ -131,8 +139,11 @@ mod tests {
     fn one_archive_at_a_time_and_facts_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let (post, answers) = mailbox::unbounded(&Arc::default());
-        let diagnostics =
-            Diagnostics::start(folder.path().to_owned(), "key = 1".to_owned(), &post).unwrap();
+        let shown = Shown {
+            config: "key = 1".to_owned(),
+            log: None,
+        };
+        let diagnostics = Diagnostics::start(folder.path().to_owned(), shown, &post).unwrap();
         let archive = |token| DiagnosticsJob::Archive {
             token,
             compression: SnapshotCompression::Stored,

@@ -22,6 +22,9 @@ use crossbeam::channel;
 use crate::mailbox::Post;
 use execute::Worker;
 
+/// Held while a process runs on the folder.
+const LOCK: &str = "biplane.lock";
+
 /// The data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -65,13 +68,46 @@ impl DataFolder {
             .create(true)
             .truncate(false)
             .write(true)
-            .open(root.join("biplane.lock"))
+            .open(root.join(LOCK))
             .map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root, _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse { path: root }),
             Err(fs::TryLockError::Error(source)) => Err(unusable(source)),
         }
+    }
+
+    /// Deletes everything in the folder. The lock stays, so nobody else runs on it meanwhile.
+    ///
+    /// # Errors
+    /// [`FolderError::Unusable`] for what cannot be deleted.
+    pub(crate) fn empty(&self) -> Result<(), FolderError> {
+        let unusable = |path: PathBuf| |source| FolderError::Unusable { path, source };
+        let entries = fs::read_dir(&self.root).map_err(unusable(self.root.clone()))?;
+        for entry in entries {
+            let entry = entry.map_err(unusable(self.root.clone()))?;
+            if entry.file_name() != LOCK {
+                remove(&entry.path()).map_err(unusable(entry.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a folder below this one, if it is there, and makes it anew.
+    ///
+    /// # Errors
+    /// [`FolderError::Unusable`].
+    pub(crate) fn renew(&self, name: &str) -> Result<PathBuf, FolderError> {
+        let path = self.root.join(name);
+        let unusable = |source| FolderError::Unusable {
+            path: path.clone(),
+            source,
+        };
+        if path.symlink_metadata().is_ok() {
+            remove(&path).map_err(unusable)?;
+        }
+        fs::create_dir_all(&path).map_err(unusable)?;
+        Ok(path)
     }
 
     /// Absolute path.
@@ -84,6 +120,15 @@ impl DataFolder {
         FileView {
             root: self.root.clone(),
         }
+    }
+}
+
+/// Deletes a file, a link, or a folder with what is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     }
 }
 

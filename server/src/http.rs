@@ -18,14 +18,16 @@
 mod answer;
 mod ask;
 mod authenticate;
-mod body;
 mod call;
 mod cors;
 mod forward;
 mod handlers;
 mod jwt;
 mod listener;
+mod metrics;
+mod page;
 mod peer;
+mod permissions;
 mod produce;
 mod route;
 mod sessions;
@@ -43,6 +45,7 @@ use crate::mailbox::Post;
 
 pub(crate) use jwt::Tokens;
 pub(crate) use listener::{HttpListener, HttpTlsFiles};
+pub(crate) use peer::{Handed, Handover, Peers};
 
 /// What every request of the listener shares.
 pub(crate) struct Web {
@@ -61,6 +64,8 @@ pub(crate) struct Web {
     requests: AtomicU64,
     /// Partition writes in flight.
     partition_writes: AtomicUsize,
+    /// Requests being handed to other nodes.
+    forwards_in_flight: AtomicUsize,
 }
 
 impl Web {
@@ -97,8 +102,8 @@ pub(crate) struct WebSetup {
 }
 
 impl Web {
-    fn new(setup: WebSetup) -> Self {
-        let peers = peer::Peers::new(setup.tls.as_ref());
+    fn new(setup: WebSetup, tls: Option<&HttpTlsFiles>) -> Self {
+        let peers = peer::Peers::new(tls);
         Self {
             cors: cors::Policy::new(&setup.config.cors),
             sessions: sessions::Sessions::new(setup.client_table_max / 2),
@@ -112,6 +117,7 @@ impl Web {
             last_connection: AtomicU64::new(FIRST_CONNECTION),
             requests: AtomicU64::new(0),
             partition_writes: AtomicUsize::new(0),
+            forwards_in_flight: AtomicUsize::new(0),
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
 use crate::diagnostics::{Diagnostics, DiagnosticsDone};
 use crate::file_disk::{DataFolder, FileDisk, FileView};
+use crate::http::HttpListener;
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
@@ -72,8 +73,13 @@ pub enum NodeEnd {
     #[error("stopped")]
     Stopped,
     /// A plane cannot go on without breaking a promise.
-    #[error("{0}")]
-    Halted(String),
+    #[error("{reason}")]
+    Halted {
+        /// Why.
+        reason: String,
+        /// Exit status of the process (chapter 09 section 3).
+        status: u8,
+    },
 }
 
 /// A running node.
@@ -97,6 +103,7 @@ pub struct Node {
     metadata_out: Vec<biplane_metadata_plane::io::Output>,
     partition_out: Vec<biplane_partition_plane::Output>,
     mesh: Option<Mesh>,
+    http: Option<HttpListener>,
     listener: Arc<ListenerState>,
     folder: DataFolder,
     view: FileView,
@@ -107,7 +114,8 @@ pub struct Node {
     partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.
     held_looked_at: u64,
-    halted: Option<String>,
+    /// Why the node must stop, and the exit status.
+    halted: Option<(String, u8)>,
     supervised: bool,
     reported: Option<Reported>,
 }

@@ -1,14 +1,18 @@
 //! `biplane serve`: one node in this process, until it is asked to stop.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
-use tracing::error;
+use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Identity, Variables};
+use crate::file_disk::DataFolder;
 use crate::node::{BootError, Node, NodeEnd, Settings, StopHandle};
+use crate::observe::LogFiles;
 use crate::supervised::Report;
 use crate::{observe, runtime, signals};
 
@@ -32,8 +36,13 @@ pub enum ServeError {
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
     /// The node stopped by itself.
-    #[error("the node stopped: {0}")]
-    Halted(String),
+    #[error("the node stopped: {reason}")]
+    Halted {
+        /// Why.
+        reason: String,
+        /// Exit status (chapter 09 section 3).
+        status: u8,
+    },
 }
 
 /// Runs a node to its end.
@@ -41,7 +50,6 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(%error, "biplane serve ends");
             eprintln!("biplane: {error}");
             if args.supervised {
                 let node = args.replica_id.unwrap_or(0);
@@ -51,44 +59,83 @@ pub fn run(args: &ServeArgs) -> ExitCode {
                 }
                 .print();
             }
-            ExitCode::FAILURE
+            match error {
+                ServeError::Halted { status, .. } => ExitCode::from(status),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
 
 fn serve(args: &ServeArgs) -> Result<(), ServeError> {
+    let variables = Variables::of_process()?;
     let config = match &args.config {
-        Some(path) => Config::load(path)?,
-        None => Config::parse("")?,
+        Some(path) => Config::load(path, &variables)?,
+        None => Config::find(&variables)?,
     };
-    observe::install(&config.logging.level).map_err(ServeError::Logging)?;
+    // Before the folder is touched: a wrong id must not cost anybody's data.
+    Identity::new(&config, args.replica_id)?;
+    let path = args
+        .data
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(&config.path));
+    let folder = DataFolder::open(&path).map_err(BootError::Folder)?;
+    if args.fresh {
+        folder.empty().map_err(BootError::Folder)?;
+    }
+    let logs = LogFiles::of(&config.logging, folder.path());
+    observe::install(&config.logging.level, variables.get("RUST_LOG"), logs)
+        .map_err(ServeError::Logging)?;
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    if variables.display_config() {
+        info!("configuration:\n{}", config.effective_text().trim_end());
+    }
     runtime::configure(EXECUTOR_THREADS);
+    let join_timeout = config.sharding.shutdown_join_timeout.0;
     let settings = Settings {
         config,
+        variables,
         replica_id: args.replica_id,
-        data: args.data.clone(),
+        folder,
         with_default_root: args.with_default_root_credentials,
         supervised: args.supervised,
     };
     let (node, stop) = Node::boot(settings)?;
     let on_signal = stop.clone();
-    signals::on_stop(move || on_signal.stop()).map_err(ServeError::Signals)?;
+    signals::on_stop(move || {
+        on_signal.stop();
+        end_after(join_timeout);
+    })
+    .map_err(ServeError::Signals)?;
     if args.supervised {
-        stop_with_input(stop);
+        stop_with_input(stop, join_timeout);
     }
     // On an executor thread, next to the sockets' tasks, not on this one.
     match runtime::block_on(runtime::spawn(node.run())) {
         NodeEnd::Stopped => Ok(()),
-        NodeEnd::Halted(reason) => Err(ServeError::Halted(reason)),
+        NodeEnd::Halted { reason, status } => Err(ServeError::Halted { reason, status }),
     }
 }
 
+/// Ends the process when a stop takes longer than its budget. What was acknowledged is safe with
+/// the other replicas, or on disk where the topic asked for that.
+fn end_after(budget: Duration) {
+    thread::spawn(move || {
+        thread::sleep(budget);
+        eprintln!("biplane: the stop took longer than sharding.shutdown_join_timeout");
+        std::process::exit(1);
+    });
+}
+
 /// A supervised node stops when its supervisor is gone, however that came about.
-fn stop_with_input(stop: StopHandle) {
+fn stop_with_input(stop: StopHandle, budget: Duration) {
     thread::spawn(move || {
         let mut sink = [0; 64];
         let mut input = std::io::stdin().lock();
         while matches!(input.read(&mut sink), Ok(count) if count > 0) {}
         stop.stop();
+        end_after(budget);
     });
 }

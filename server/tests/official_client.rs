@@ -12,8 +12,12 @@ mod calls;
 mod delivery;
 #[path = "official_client/dev.rs"]
 mod dev;
+#[path = "official_client/drop_in.rs"]
+mod drop_in;
 #[path = "official_client/failover.rs"]
 mod failover;
 #[path = "official_client/ledger.rs"]
 mod ledger;
 mod support;
+#[path = "official_client/websocket.rs"]
+mod websocket;

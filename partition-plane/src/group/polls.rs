@@ -141,6 +141,11 @@ impl Group {
         OffsetReply { status: 0, body }
     }
 
+    /// Nobody works on what a consumer group was served here any more.
+    pub(crate) fn forget_served(&mut self, group: u32) {
+        self.polls.last_served.remove(&group);
+    }
+
     /// Whether everything served to a consumer group here has been committed by it.
     pub(crate) fn is_drained(&self, group: u32) -> bool {
         let committed = self.state.offsets.committed(ConsumerKey::Group(group));

@@ -1,4 +1,5 @@
-//! A client's TCP connection: bytes to requests on one side, replies to bytes on the other.
+//! A client's connection: bytes to requests on one side, replies to bytes on the other, over TCP or
+//! WebSocket, with TLS or without.
 //!
 //! Nothing of the protocol is decided here beyond what chapter 07 section 3.1 says of frames that
 //! are not requests: they are dropped, or the connection is closed.
@@ -8,21 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use biplane_wire::response::TransportKind;
 use biplane_wire::{Command, Deframer, Message, Refusal, RequestHeader, Typed, decode_client};
 use tracing::{debug, trace, warn};
 
 use super::http::HttpEvent;
 use super::reply::ClientFrame;
+use super::websocket;
 use crate::mailbox::Post;
 use crate::runtime::{self, Receiver, Sender, TcpListener, TcpStream, bounded};
 use crate::stream::{self, Reader, Writer};
-use crate::tls::ClientTls;
+use crate::tls::{ClientTls, TlsRefusal};
 
 /// Requests a connection may have in flight, counted with one more for each MiB of their size. A
 /// client that sends faster than it is served is slowed by TCP, not by our memory.
 pub(crate) const CREDIT: usize = 160;
-/// Replies queued per connection (chapter 07 section 3.3).
-const OUTBOX_CAPACITY: usize = 256;
 /// Replies per vectored write.
 const BATCH_MAX: usize = 64;
 /// Pause after a failed accept.
@@ -41,6 +42,8 @@ pub(crate) enum ClientEvent {
         id: ConnectionId,
         /// The other end.
         address: SocketAddr,
+        /// How it came.
+        transport: TransportKind,
         /// The node's end.
         handle: Handle,
     },
@@ -101,11 +104,11 @@ fn cost(size: usize) -> usize {
 pub(crate) struct ListenerState {
     /// Largest accepted frame.
     pub(crate) message_size_max: u32,
+    /// Replies queued per connection (chapter 07 section 3.3).
+    pub(crate) outbox_capacity: usize,
     /// Towards the node.
     pub(crate) events: Post<ClientEvent>,
-    /// With TLS; plain otherwise.
-    pub(crate) tls: Option<ClientTls>,
-    /// Budget of a TLS handshake.
+    /// Budget of the TLS and WebSocket handshakes together.
     pub(crate) handshake_grace: Duration,
     /// Time to end a TLS session in order.
     pub(crate) close_grace: Duration,
@@ -113,11 +116,134 @@ pub(crate) struct ListenerState {
     pub(crate) closing: AtomicBool,
     /// Frames dropped because they are no requests.
     pub(crate) refused: AtomicU64,
+    /// Connections accepted so far, by all listeners together: each has a number of its own.
+    pub(crate) accepted: AtomicU64,
+}
+
+/// How a listener speaks with whoever connects.
+#[derive(Clone)]
+pub(crate) struct DoorKind {
+    tls: Option<ClientTls>,
+    websocket: Option<websocket::Limits>,
+}
+
+impl DoorKind {
+    /// Frames one after the other.
+    pub(crate) fn tcp(tls: Option<ClientTls>) -> Self {
+        Self {
+            tls,
+            websocket: None,
+        }
+    }
+
+    /// One frame per WebSocket message.
+    pub(crate) fn websocket(tls: Option<ClientTls>, limits: websocket::Limits) -> Self {
+        Self {
+            tls,
+            websocket: Some(limits),
+        }
+    }
+
+    /// As clients and operators see it.
+    pub(crate) fn transport(&self) -> TransportKind {
+        match self.websocket {
+            Some(_) => TransportKind::WebSocket,
+            None => TransportKind::Tcp,
+        }
+    }
+
+    /// Makes the halves of a connection.
+    async fn greet(&self, socket: TcpStream) -> Result<Halves, Ungreeted> {
+        match (&self.tls, &self.websocket) {
+            (None, None) => Ok(Halves::bytes(stream::plain(socket))),
+            (Some(tls), None) => Ok(Halves::bytes(stream::tls(tls.accept(socket).await?))),
+            (None, Some(limits)) => Ok(Halves::messages(limits.accept(socket).await?)),
+            (Some(tls), Some(limits)) => {
+                let session = tls.accept(socket).await?;
+                Ok(Halves::messages(limits.accept(session).await?))
+            }
+        }
+    }
+}
+
+/// Why a connection never came to its first frame.
+#[derive(Debug, thiserror::Error)]
+enum Ungreeted {
+    #[error("no TLS session ({label}): {0}", label = .0.label())]
+    Tls(#[from] TlsRefusal),
+    #[error("no WebSocket: {0}")]
+    WebSocket(#[from] websocket::Refused),
+}
+
+/// Both directions of a connection.
+struct Halves {
+    reader: Incoming,
+    writer: Outgoing,
+}
+
+enum Incoming {
+    Bytes(Reader),
+    Messages(websocket::Incoming),
+}
+
+enum Outgoing {
+    Bytes(Writer),
+    Messages(websocket::Outgoing),
+}
+
+impl Halves {
+    fn bytes((reader, writer): (Reader, Writer)) -> Self {
+        Self {
+            reader: Incoming::Bytes(reader),
+            writer: Outgoing::Bytes(writer),
+        }
+    }
+
+    fn messages((reader, writer): (websocket::Incoming, websocket::Outgoing)) -> Self {
+        Self {
+            reader: Incoming::Messages(reader),
+            writer: Outgoing::Messages(writer),
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads some bytes into `deframer`; false at the end of the stream, and when what arrived is
+    /// no way to send a frame.
+    async fn read(&mut self, deframer: &mut Deframer) -> bool {
+        match self {
+            Self::Bytes(reader) => match reader.read(deframer.read_slice()).await {
+                Ok(0) | Err(_) => false,
+                Ok(received) => {
+                    deframer.advance(received);
+                    true
+                }
+            },
+            Self::Messages(reader) => reader.read(deframer).await,
+        }
+    }
+}
+
+impl Outgoing {
+    async fn write_batch(&mut self, batch: &[ClientFrame]) -> std::io::Result<()> {
+        match self {
+            Self::Bytes(writer) => writer.write_batch(batch).await,
+            Self::Messages(writer) => writer.write_batch(batch).await,
+        }
+    }
+
+    async fn close(&mut self) {
+        match self {
+            Self::Bytes(writer) => {
+                let _ = writer.close().await;
+            }
+            Self::Messages(writer) => writer.close().await,
+        }
+    }
 }
 
 /// Accepts clients for as long as the node runs.
-pub(crate) async fn accept(listener: TcpListener, state: Arc<ListenerState>) {
-    let mut next: ConnectionId = 1;
+pub(crate) async fn accept(listener: TcpListener, door: DoorKind, state: Arc<ListenerState>) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -130,34 +256,34 @@ pub(crate) async fn accept(listener: TcpListener, state: Arc<ListenerState>) {
         if state.closing.load(Ordering::Relaxed) {
             return;
         }
-        let id = next;
-        next += 1;
-        runtime::spawn(run(id, address, stream, Arc::clone(&state)));
+        let id = state.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+        runtime::spawn(run(id, address, stream, door.clone(), Arc::clone(&state)));
     }
 }
 
-async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Arc<ListenerState>) {
+async fn run(
+    id: ConnectionId,
+    address: SocketAddr,
+    stream: TcpStream,
+    door: DoorKind,
+    state: Arc<ListenerState>,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "TCP_NODELAY cannot be set");
     }
-    let (reader, writer) = match &state.tls {
-        None => stream::plain(stream.clone()),
-        Some(tls) => {
-            match runtime::timeout(state.handshake_grace, tls.accept(stream.clone())).await {
-                Some(Ok(session)) => stream::tls(session),
-                Some(Err(error)) => {
-                    let label = error.label();
-                    debug!(connection = id, %address, label, %error, "no TLS session");
-                    return;
-                }
-                None => {
-                    debug!(connection = id, %address, "the TLS handshake takes too long");
-                    return;
-                }
-            }
+    let greeted = runtime::timeout(state.handshake_grace, door.greet(stream.clone())).await;
+    let halves = match greeted {
+        Some(Ok(halves)) => halves,
+        Some(Err(reason)) => {
+            debug!(connection = id, %address, %reason, "a client is not let in");
+            return;
+        }
+        None => {
+            debug!(connection = id, %address, "the handshake of a client takes too long");
+            return;
         }
     };
-    let (outbox, replies) = bounded(OUTBOX_CAPACITY);
+    let (outbox, replies) = bounded(state.outbox_capacity);
     let (permits, credit) = bounded(CREDIT);
     let handle = Handle { outbox, credit };
     if !state
@@ -165,6 +291,7 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
         .send(ClientEvent::Opened {
             id,
             address,
+            transport: door.transport(),
             handle,
         })
         .await
@@ -172,8 +299,8 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
         return;
     }
     let grace = state.close_grace;
-    let writer = runtime::spawn(write(writer, replies, stream.clone(), grace));
-    read(id, reader, &permits, &state).await;
+    let writer = runtime::spawn(write(halves.writer, replies, stream.clone(), grace));
+    read(id, halves.reader, &permits, &state).await;
     trace!(connection = id, %address, "client connection ended");
     state.events.send(ClientEvent::Closed { id }).await;
     let _ = stream.shutdown(std::net::Shutdown::Read);
@@ -181,7 +308,7 @@ async fn run(id: ConnectionId, address: SocketAddr, stream: TcpStream, state: Ar
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-async fn read(id: ConnectionId, mut reader: Reader, permits: &Sender<()>, state: &ListenerState) {
+async fn read(id: ConnectionId, mut reader: Incoming, permits: &Sender<()>, state: &ListenerState) {
     let mut deframer = Deframer::new(state.message_size_max);
     loop {
         loop {
@@ -198,9 +325,8 @@ async fn read(id: ConnectionId, mut reader: Reader, permits: &Sender<()>, state:
                 }
             }
         }
-        match reader.read(deframer.read_slice()).await {
-            Ok(0) | Err(_) => return,
-            Ok(received) => deframer.advance(received),
+        if !reader.read(&mut deframer).await {
+            return;
         }
     }
 }
@@ -242,7 +368,7 @@ fn check(message: Message) -> Result<Typed<RequestHeader>, Refusal> {
 }
 
 async fn write(
-    mut writer: Writer,
+    mut writer: Outgoing,
     replies: Receiver<ClientFrame>,
     socket: TcpStream,
     close_grace: Duration,

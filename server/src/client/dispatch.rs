@@ -39,9 +39,10 @@ impl Node {
             ClientEvent::Opened {
                 id,
                 address,
+                transport,
                 handle,
             } => {
-                self.clients.open(id, address, handle, self.tick);
+                self.clients.open(id, address, transport, handle, self.tick);
             }
             ClientEvent::Request { id, request } => {
                 if let Some(session) = self.clients.get_mut(id) {

@@ -15,6 +15,7 @@ use biplane_metadata_plane::options::Durability;
 use biplane_metadata_plane::state::permissions::Action;
 use biplane_metadata_plane::state::users::UserStatus;
 use biplane_vsr::Status;
+use biplane_wire::response::TransportKind;
 use biplane_wire::{
     ClientId, Command, ErrorCode, Identifier, Name, Operation, RequestHeader, Typed,
 };
@@ -197,7 +198,8 @@ impl Node {
                 request,
                 handle,
             } => {
-                self.clients.open(id, address, handle, self.tick);
+                self.clients
+                    .open(id, address, TransportKind::Http, handle, self.tick);
                 if let Some(session) = self.clients.get_mut(id) {
                     session.once = true;
                     // No session of consensus: reads need none.
@@ -217,7 +219,8 @@ impl Node {
                 client,
                 handle,
             } => {
-                self.clients.open(id, address, handle, self.tick);
+                self.clients
+                    .open(id, address, TransportKind::Http, handle, self.tick);
                 self.clients.set_busy(id, true);
                 let mut header = RequestHeader::new(Command::Request);
                 header.set_client(client);

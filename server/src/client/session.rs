@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use biplane_wire::response::TransportKind;
 use biplane_wire::{ClientId, ErrorCode, GroupId, Message, Op, RequestHeader, Typed};
 
 use super::connection::{ConnectionId, Handle};
@@ -32,6 +33,8 @@ pub(crate) struct Bound {
 pub(crate) struct Session {
     /// The other end.
     pub(crate) address: SocketAddr,
+    /// How it came.
+    pub(crate) transport: TransportKind,
     handle: Handle,
     /// Set by a login.
     pub(crate) bound: Option<Bound>,
@@ -150,11 +153,13 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         address: SocketAddr,
+        transport: TransportKind,
         handle: Handle,
         tick: u64,
     ) {
         let session = Session {
             address,
+            transport,
             handle,
             bound: None,
             watermark: Op::ZERO,

@@ -6,7 +6,7 @@ use biplane_metadata_plane::state::permissions::Action;
 use biplane_wire::request::GetClient;
 use biplane_wire::response::{
     ClientDetails, ClientRecord, ClusterMetadata, ConsumerGroupMembership, NodeRecord, NodeRole,
-    NodeStatus, Stats, TransportKind,
+    NodeStatus, Stats,
 };
 use biplane_wire::{Codec as _, Counted, ErrorCode, ProtocolVersion, Text32};
 
@@ -195,7 +195,7 @@ fn client_record<'a>(
     ClientRecord {
         client_id: Session::shown_id(id),
         user_id: session.bound.map_or(u32::MAX, |bound| bound.user_id),
-        transport: TransportKind::Tcp,
+        transport: session.transport,
         address: Text32(address),
         consumer_groups_count: count(groups),
     }

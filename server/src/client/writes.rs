@@ -51,8 +51,10 @@ impl Node {
             Ok(Needs::Nothing) => {
                 self.submit_metadata(request, operation, bound, Supplied::Nothing, None);
             }
-            Ok(Needs::InFlight { .. }) => {
-                let supplied = Supplied::InFlight(&[]);
+            Ok(Needs::InFlight { target }) => {
+                let progress = self.progress_of(&target);
+                self.forget_served(&progress);
+                let supplied = Supplied::InFlight(&progress.in_flight);
                 self.submit_metadata(request, operation, bound, supplied, None);
             }
             Ok(Needs::TokenHash) => self.mint_token(request, operation, bound),

@@ -1,8 +1,7 @@
-//! The sections and keys of the configuration file with their defaults (chapter 09 section 5).
+//! The sections and keys of the configuration file as the server reads them (chapter 09 section 5).
 //!
-//! Every struct is complete without a file: a missing key takes the default of the table in the
-//! chapter. Sections of transports this server does not serve yet are read and ignored with a
-//! warning, so that one file can be shared with the original server.
+//! No default stands here: [`super::schema`] has one for every key, and a file is laid over all of
+//! them before it is read into these structs. What a key means is said at the key there.
 
 use serde::Deserialize;
 
@@ -10,10 +9,11 @@ use super::values::{ConfigDuration, ConfigSize, Secret};
 
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Data folder; created when missing.
     pub path: String,
+    /// What is written anew at each boot.
+    pub runtime: Runtime,
     /// Replica roster, timers and authentication.
     pub cluster: Cluster,
     /// Address reported to clients when clustering is off.
@@ -26,6 +26,12 @@ pub struct Config {
     pub partition: Partition,
     /// Client TCP listener.
     pub tcp: Tcp,
+    /// Client WebSocket listener.
+    pub websocket: WebSocket,
+    /// Client QUIC listener: validated, not served yet.
+    pub quic: Quic,
+    /// REST API: validated, not served yet.
+    pub http: Http,
     /// Stale client detection.
     pub heartbeat: Heartbeat,
     /// Consumer group timing.
@@ -34,62 +40,33 @@ pub struct Config {
     pub personal_access_token: PersonalAccessToken,
     /// Retention.
     pub data_maintenance: DataMaintenance,
+    /// Shutdown and reconciliation; the rest is thread placement of the original server.
+    pub sharding: Sharding,
     /// Log output.
     pub logging: Logging,
-    /// Read for compatibility; wiped folder of the original server.
-    pub runtime: toml::Table,
-    /// Not served yet.
-    pub quic: toml::Table,
-    /// Not served yet.
-    pub websocket: toml::Table,
-    /// Not served yet.
-    pub http: toml::Table,
-    /// Thread placement of the original server; accepted and ignored.
-    pub sharding: toml::Table,
-    /// Not exported.
-    pub telemetry: toml::Table,
-    /// Read to refuse `enabled = true`: at-rest encryption is not served yet.
-    pub encryption: toml::Table,
-    /// Memory pool of the original server; accepted and ignored.
-    pub memory_pool: toml::Table,
-    /// Segment keys without effect.
-    pub segment: toml::Table,
-    /// Recovery keys without effect.
-    pub recovery: toml::Table,
+    /// Export of logs and traces: not served.
+    pub telemetry: Telemetry,
+    /// At-rest encryption: not served.
+    pub encryption: Encryption,
+    /// Memory pool of the original server.
+    pub memory_pool: MemoryPool,
+    /// All keys with the values in effect, without secrets: what is shown and written down.
+    #[serde(skip)]
+    pub effective: toml::Table,
+    /// What an operator should know and what refuses no boot.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            path: "local_data".to_owned(),
-            cluster: Cluster::default(),
-            node: NodeSection::default(),
-            message_bus: MessageBus::default(),
-            metadata: Metadata::default(),
-            partition: Partition::default(),
-            tcp: Tcp::default(),
-            heartbeat: Heartbeat::default(),
-            consumer_group: ConsumerGroup::default(),
-            personal_access_token: PersonalAccessToken::default(),
-            data_maintenance: DataMaintenance::default(),
-            logging: Logging::default(),
-            runtime: toml::Table::new(),
-            quic: toml::Table::new(),
-            websocket: toml::Table::new(),
-            http: toml::Table::new(),
-            sharding: toml::Table::new(),
-            telemetry: toml::Table::new(),
-            encryption: toml::Table::new(),
-            memory_pool: toml::Table::new(),
-            segment: toml::Table::new(),
-            recovery: toml::Table::new(),
-        }
-    }
+/// `[runtime]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Runtime {
+    /// Folder under `path`, emptied at each boot.
+    pub path: String,
 }
 
 /// `[cluster]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 pub struct Cluster {
     /// Off: one replica, no replica listener.
     pub enabled: bool,
@@ -121,39 +98,12 @@ pub struct Cluster {
     pub auth: ClusterAuth,
     /// TLS between replicas.
     pub tls: ClusterTls,
-    /// Thread placement of the original server; accepted and ignored.
-    pub coordinator: Coordinator,
     /// The roster.
     pub nodes: Vec<RosterNode>,
 }
 
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            name: "iggy-cluster".to_owned(),
-            heartbeat_timeout: ConfigDuration::from_millis(5000),
-            commit_broadcast_interval: ConfigDuration::from_millis(500),
-            prepare_retransmit_interval: ConfigDuration::from_millis(250),
-            view_change_retransmit_interval: ConfigDuration::from_millis(500),
-            view_change_status_timeout: ConfigDuration::from_millis(5000),
-            request_start_view_retransmit_interval: ConfigDuration::from_millis(1000),
-            view_probe_attempts_max: 5,
-            repair_retry_interval: ConfigDuration::from_millis(1000),
-            repair_gap_debounce_interval: ConfigDuration::from_millis(1000),
-            repair_chunk_max: 128,
-            superblock_wedged_fatal_timeout: ConfigDuration::from_millis(120_000),
-            auth: ClusterAuth::default(),
-            tls: ClusterTls::default(),
-            coordinator: Coordinator::default(),
-            nodes: Vec::new(),
-        }
-    }
-}
-
 /// `[cluster.auth]`.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 pub struct ClusterAuth {
     /// Require the keyed MAC handshake.
     pub enabled: bool,
@@ -165,7 +115,6 @@ pub struct ClusterAuth {
 
 /// `[cluster.tls]`.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 pub struct ClusterTls {
     /// TLS 1.3 between replicas; needs `cluster.auth.enabled`.
     pub enabled: bool,
@@ -188,28 +137,8 @@ impl ClusterTls {
     }
 }
 
-/// `[cluster.coordinator]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Coordinator {
-    /// Ignored.
-    pub skip_shard_zero_for_replicas: bool,
-    /// Ignored.
-    pub skip_shard_zero_for_clients: bool,
-}
-
-impl Default for Coordinator {
-    fn default() -> Self {
-        Self {
-            skip_shard_zero_for_replicas: true,
-            skip_shard_zero_for_clients: false,
-        }
-    }
-}
-
 /// One `[[cluster.nodes]]` entry.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterNode {
     /// Unique name, shown in cluster metadata.
     pub name: String,
@@ -229,7 +158,6 @@ pub struct RosterNode {
 
 /// One selector of `advertised_addresses`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct AdvertisedAddress {
     /// Network of the client.
     pub client_cidr: String,
@@ -238,7 +166,7 @@ pub struct AdvertisedAddress {
 }
 
 /// Ports of a roster entry. A missing optional port reads 0 (transport absent).
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct Ports {
     /// Client TCP.
     pub tcp: u16,
@@ -256,8 +184,7 @@ pub struct Ports {
 }
 
 /// `[node]`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct NodeSection {
     /// Address reported to clients when clustering is off.
     pub advertised_address: Option<String>,
@@ -265,7 +192,6 @@ pub struct NodeSection {
 
 /// `[message_bus]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct MessageBus {
     /// Frames per vectored write.
     pub max_batch: usize,
@@ -279,27 +205,12 @@ pub struct MessageBus {
     pub close_peer_timeout: ConfigDuration,
     /// Time to close a connection in an orderly way.
     pub close_grace: ConfigDuration,
-    /// Budget of a replica handshake.
+    /// Budget of a replica handshake, and of a TLS or WebSocket handshake of a client.
     pub handshake_grace: ConfigDuration,
-}
-
-impl Default for MessageBus {
-    fn default() -> Self {
-        Self {
-            max_batch: 256,
-            max_message_size: ConfigSize(64 * 1024 * 1024),
-            peer_queue_capacity: 256,
-            reconnect_period: ConfigDuration::from_millis(5000),
-            close_peer_timeout: ConfigDuration::from_millis(2000),
-            close_grace: ConfigDuration::from_millis(2000),
-            handshake_grace: ConfigDuration::from_millis(10_000),
-        }
-    }
 }
 
 /// `[metadata]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct Metadata {
     /// Prepares in flight.
     pub prepare_queue_depth: usize,
@@ -309,19 +220,8 @@ pub struct Metadata {
     pub clients_table_max: usize,
 }
 
-impl Default for Metadata {
-    fn default() -> Self {
-        Self {
-            prepare_queue_depth: 32,
-            journal_slots: 1024,
-            clients_table_max: 8192,
-        }
-    }
-}
-
 /// `[partition]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct Partition {
     /// Prepares in flight per partition.
     pub prepare_queue_depth: usize,
@@ -339,32 +239,14 @@ pub struct Partition {
     pub evicted_ring_capacity: usize,
     /// Bytes of flushed prepares kept for repair.
     pub evicted_ring_bytes_max: ConfigSize,
-    /// Provider cache.
+    /// What the transfers that are served at once may hold.
     pub transfer_served_cache_bytes_max: ConfigSize,
     /// Largest artifact.
     pub transfer_artifact_bytes_max: ConfigSize,
 }
 
-impl Default for Partition {
-    fn default() -> Self {
-        Self {
-            prepare_queue_depth: 32,
-            validate_checksum: true,
-            wal_bytes_max: ConfigSize(256 << 20),
-            dedup_clients_max: 4096,
-            consumer_offsets_max: 4096,
-            offset_reservation_lease: 65_536,
-            evicted_ring_capacity: 4096,
-            evicted_ring_bytes_max: ConfigSize(16 << 20),
-            transfer_served_cache_bytes_max: ConfigSize(2176 << 20),
-            transfer_artifact_bytes_max: ConfigSize(1088 << 20),
-        }
-    }
-}
-
 /// `[tcp]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct Tcp {
     /// Serve clients over TCP.
     pub enabled: bool,
@@ -374,9 +256,8 @@ pub struct Tcp {
     pub tls: ListenerTls,
 }
 
-/// `[tcp.tls]`.
+/// `[tcp.tls]` and `[websocket.tls]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct ListenerTls {
     /// Speak TLS with clients.
     pub enabled: bool,
@@ -388,30 +269,137 @@ pub struct ListenerTls {
     pub key_file: String,
 }
 
-impl Default for ListenerTls {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            self_signed: true,
-            cert_file: "core/certs/iggy_cert.pem".to_owned(),
-            key_file: "core/certs/iggy_key.pem".to_owned(),
-        }
-    }
+/// `[websocket]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WebSocket {
+    /// Serve clients over WebSocket.
+    pub enabled: bool,
+    /// `IP:PORT`; with clustering the port comes from the roster.
+    pub address: String,
+    /// Bytes read at once.
+    pub read_buffer_size: Option<ConfigSize>,
+    /// Bytes gathered before a write.
+    pub write_buffer_size: Option<ConfigSize>,
+    /// Bytes that may wait to be written.
+    pub max_write_buffer_size: Option<ConfigSize>,
+    /// Largest message of a client.
+    pub max_message_size: Option<ConfigSize>,
+    /// Largest WebSocket frame of a client.
+    pub max_frame_size: Option<ConfigSize>,
+    /// Accept frames that are not masked.
+    pub accept_unmasked_frames: bool,
+    /// TLS on the same port, in place of plain WebSocket.
+    pub tls: ListenerTls,
 }
 
-impl Default for Tcp {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            address: "127.0.0.1:8090".to_owned(),
-            tls: ListenerTls::default(),
-        }
-    }
+/// `[quic]`: what validation and the roster need of it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Quic {
+    /// Wanted.
+    pub enabled: bool,
+    /// `IP:PORT`.
+    pub address: String,
+    /// Streams of a connection served at once.
+    pub max_concurrent_bidi_streams: u64,
+    /// First datagram size.
+    pub initial_mtu: ConfigSize,
+    /// Bytes in flight.
+    pub send_window: ConfigSize,
+    /// Bytes of a connection that may arrive unread.
+    pub receive_window: ConfigSize,
+    /// Bytes of a stream that may arrive unread.
+    pub stream_receive_window: ConfigSize,
+}
+
+/// `[http]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Http {
+    /// Wanted.
+    pub enabled: bool,
+    /// `IP:PORT`.
+    pub address: String,
+    /// Largest request body.
+    pub max_request_size: ConfigSize,
+    /// The web interface of the original server, whose files are not part of this one.
+    pub web_ui: bool,
+    /// TLS on the same port.
+    pub tls: HttpTls,
+    /// Cross-origin rules.
+    pub cors: HttpCors,
+    /// Metrics route.
+    pub metrics: HttpMetrics,
+    /// Tokens.
+    pub jwt: HttpJwt,
+}
+
+/// `[http.tls]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HttpTls {
+    /// Speak HTTPS.
+    pub enabled: bool,
+    /// PEM chain.
+    pub cert_file: String,
+    /// PEM key.
+    pub key_file: String,
+}
+
+/// `[http.cors]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HttpCors {
+    /// Answer preflights.
+    pub enabled: bool,
+    /// Methods.
+    pub allowed_methods: Vec<String>,
+    /// Origins.
+    pub allowed_origins: Vec<String>,
+    /// Request headers.
+    pub allowed_headers: Vec<String>,
+    /// Response headers.
+    pub exposed_headers: Vec<String>,
+    /// Cookies and the like.
+    pub allow_credentials: bool,
+    /// Pages of public networks may call into this one.
+    pub allow_private_network: bool,
+}
+
+/// `[http.metrics]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HttpMetrics {
+    /// Serve them.
+    pub enabled: bool,
+    /// Route.
+    pub endpoint: String,
+}
+
+/// `[http.jwt]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HttpJwt {
+    /// Signature.
+    pub algorithm: String,
+    /// `iss` of issued tokens.
+    pub issuer: String,
+    /// `aud` of issued tokens.
+    pub audience: String,
+    /// Accepted issuers.
+    pub valid_issuers: Vec<String>,
+    /// Accepted audiences.
+    pub valid_audiences: Vec<String>,
+    /// Tolerated difference of clocks.
+    pub clock_skew: ConfigDuration,
+    /// How long an issued token is not valid yet.
+    pub not_before: ConfigDuration,
+    /// Life of a token.
+    pub access_token_expiry: String,
+    /// Signs.
+    pub encoding_secret: Secret,
+    /// Verifies.
+    pub decoding_secret: Secret,
+    /// The secrets are base64 text.
+    pub use_base64_secret: bool,
 }
 
 /// `[heartbeat]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct Heartbeat {
     /// Evict silent group members.
     pub enabled: bool,
@@ -419,53 +407,33 @@ pub struct Heartbeat {
     pub interval: ConfigDuration,
 }
 
-impl Default for Heartbeat {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            interval: ConfigDuration::from_millis(30_000),
-        }
-    }
-}
-
 /// `[consumer_group]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct ConsumerGroup {
     /// A cooperative revocation is forced after this.
     pub rebalancing_timeout: ConfigDuration,
 }
 
-impl Default for ConsumerGroup {
-    fn default() -> Self {
-        Self {
-            rebalancing_timeout: ConfigDuration::from_millis(30_000),
-        }
-    }
-}
-
 /// `[personal_access_token]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct PersonalAccessToken {
     /// Tokens per user.
     pub max_tokens_per_user: u32,
     /// Expired token removal.
-    pub cleaner: toml::Table,
+    pub cleaner: TokenCleaner,
 }
 
-impl Default for PersonalAccessToken {
-    fn default() -> Self {
-        Self {
-            max_tokens_per_user: 100,
-            cleaner: toml::Table::new(),
-        }
-    }
+/// `[personal_access_token.cleaner]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct TokenCleaner {
+    /// Remove expired tokens.
+    pub enabled: bool,
+    /// Between two looks.
+    pub interval: ConfigDuration,
 }
 
 /// `[data_maintenance]`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct DataMaintenance {
     /// Retention of sealed segments.
     pub messages: MessagesCleaner,
@@ -473,7 +441,6 @@ pub struct DataMaintenance {
 
 /// `[data_maintenance.messages]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct MessagesCleaner {
     /// Run retention.
     pub cleaner_enabled: bool,
@@ -481,27 +448,65 @@ pub struct MessagesCleaner {
     pub interval: ConfigDuration,
 }
 
-impl Default for MessagesCleaner {
-    fn default() -> Self {
-        Self {
-            cleaner_enabled: true,
-            interval: ConfigDuration::from_millis(60_000),
-        }
-    }
+/// `[sharding]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Sharding {
+    /// Processors of the original server's shards; checked for its syntax.
+    pub cpu_allocation: String,
+    /// Queue of an original shard.
+    pub inbox_capacity: usize,
+    /// Queue of an original shard.
+    pub reply_inbox_capacity: usize,
+    /// Time to flush what is committed at a stop.
+    pub shutdown_drain_timeout: ConfigDuration,
+    /// Step of that wait.
+    pub shutdown_poll_interval: ConfigDuration,
+    /// Longest stop; the process ends itself then.
+    pub shutdown_join_timeout: ConfigDuration,
+    /// Between two looks for partitions that should be open.
+    pub reconcile_periodic_interval: ConfigDuration,
 }
 
-/// `[logging]`. Log lines go to standard error.
+/// `[logging]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
 pub struct Logging {
+    /// Folder under `path`.
+    pub path: String,
     /// Filter directive; `RUST_LOG` wins.
     pub level: String,
+    /// Write files next to standard error.
+    pub file_enabled: bool,
+    /// Size at which a new file is begun; zero is no limit.
+    pub max_file_size: ConfigSize,
+    /// Size of all files; zero is no limit.
+    pub max_total_size: ConfigSize,
+    /// Between two looks at ages and sizes.
+    pub rotation_check_interval: ConfigDuration,
+    /// Age at which a file is removed.
+    pub retention: ConfigDuration,
 }
 
-impl Default for Logging {
-    fn default() -> Self {
-        Self {
-            level: "info".to_owned(),
-        }
-    }
+/// `[telemetry]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Telemetry {
+    /// Refused when on.
+    pub enabled: bool,
+}
+
+/// `[encryption]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Encryption {
+    /// Refused when on.
+    pub enabled: bool,
+}
+
+/// `[memory_pool]`: checked, without effect.
+#[derive(Debug, Clone, Deserialize)]
+pub struct MemoryPool {
+    /// Wanted.
+    pub enabled: bool,
+    /// Bytes.
+    pub size: ConfigSize,
+    /// Buffers per bucket.
+    pub bucket_capacity: u64,
 }

@@ -1,9 +1,18 @@
 //! The configuration as a whole: a shared file, identities, and the refusals an operator meets.
 
+mod chapter;
+mod sources;
+
 use super::*;
 
 const THREE: &str = r#"
 path = "data"
+[quic]
+enabled = false
+[http]
+enabled = false
+[websocket]
+enabled = false
 [cluster]
 enabled = true
 name = "iggy-cluster"
@@ -17,7 +26,7 @@ name = "node-1"
 ip = "127.0.0.1"
 replica_id = 1
 ports = { tcp = 8091, tcp_replica = 9091 }
-advertised_address = "one.example.org"
+advertised_address = "One.example.org"
 advertised_addresses = [
     { client_cidr = "10.0.0.0/8", address = "10.0.0.1" },
     { client_cidr = "10.1.0.0/16", address = "10.1.0.1" },
@@ -35,6 +44,12 @@ fn with_auth(more: &str) -> String {
     format!("{THREE}[cluster.auth]\nenabled = true\nshared_secret = \"{secret}\"\n{more}")
 }
 
+fn refusal(text: &str) -> String {
+    Config::parse(text)
+        .expect_err("must be refused")
+        .to_string()
+}
+
 #[test]
 fn replica_tls_needs_authentication_and_files_or_none() {
     let files = "cert_file = \"a\"\nkey_file = \"b\"\nca_file = \"c\"\n";
@@ -47,12 +62,6 @@ fn replica_tls_needs_authentication_and_files_or_none() {
     }
 }
 
-fn refusal(text: &str) -> String {
-    Config::parse(text)
-        .expect_err("must be refused")
-        .to_string()
-}
-
 #[test]
 fn an_empty_file_is_a_single_node_with_the_documented_defaults() {
     let config = Config::parse("").unwrap();
@@ -62,11 +71,22 @@ fn an_empty_file_is_a_single_node_with_the_documented_defaults() {
     let identity = Identity::new(&config, None).unwrap();
     assert!(!identity.clustered);
     assert_eq!(identity.replica_count(), 1);
-    assert_eq!(identity.own().name, "iggy-node");
+    let own = identity.own();
+    assert_eq!(
+        (own.name.as_str(), own.advertised.as_str()),
+        ("iggy-node", "127.0.0.1")
+    );
+    assert_eq!((own.ports.tcp, own.ports.websocket), (8090, 8092));
+    assert_eq!((own.ports.quic, own.ports.http), (0, 0), "not served");
     assert_eq!(
         identity.client_listen_address(&config).unwrap().port(),
         8090
     );
+    assert_eq!(
+        identity.websocket_listen_address(&config).unwrap().port(),
+        8092
+    );
+    assert!(Identity::new(&config, Some(0)).is_ok());
     assert!(Identity::new(&config, Some(1)).is_err());
 }
 
@@ -77,19 +97,14 @@ fn one_file_serves_every_node_of_a_cluster() {
         let identity = Identity::new(&config, Some(id)).unwrap();
         assert_eq!(identity.replica, ReplicaId(id));
         assert_eq!(identity.replica_count(), 3);
-        assert_eq!(
-            identity.own().replica_address.unwrap().port(),
-            9090 + u16::from(id)
-        );
+        let replica = identity.own().replica_address.unwrap();
+        assert_eq!(replica.port(), 9090 + u16::from(id));
         let listen = identity.client_listen_address(&config).unwrap();
         assert_eq!(listen.port(), 8090 + u16::from(id));
+        assert_eq!(identity.own().ports.websocket, 0, "the transport is off");
     }
-    assert!(
-        Identity::new(&config, Some(3))
-            .unwrap_err()
-            .to_string()
-            .contains("0, 1, 2")
-    );
+    let error = Identity::new(&config, Some(3)).unwrap_err().to_string();
+    assert!(error.contains("0, 1, 2"), "{error}");
     assert!(Identity::new(&config, None).is_err());
 }
 
@@ -108,98 +123,122 @@ fn the_most_specific_selector_names_the_address_for_a_client() {
 
 #[test]
 fn refusals_name_the_key() {
+    let node_2 = "ip = \"127.0.0.1\"\nreplica_id = 2";
+    let other = |ip: &str| THREE.replace(node_2, &format!("ip = \"{ip}\"\nreplica_id = 2"));
     let cases = [
         (
             THREE.replace("\"node-1\"", "\"node-0\""),
+            "nodes[1].name",
             "name is used twice",
         ),
         (
+            THREE.replace("\"node-1\"", "\" \""),
+            "nodes[1].name",
+            "must not be blank",
+        ),
+        (
             THREE.replace("replica_id = 2", "replica_id = 1"),
+            "nodes[2].replica_id",
             "replica_id 1 is used twice",
         ),
         (
-            THREE.replace("replica_id = 2", "replica_id = 7"),
-            "replica_id 7",
+            THREE.replace("replica_id = 2", "replica_id = 3"),
+            "nodes[2].replica_id = 3",
+            "must be below the 3 nodes",
         ),
         (
             THREE.replace("tcp = 8091", "tcp = 8090"),
+            "nodes[1].ports.tcp",
             "127.0.0.1:8090 is used twice",
         ),
         (
-            THREE.replace(
-                "ip = \"127.0.0.1\"\nreplica_id = 2",
-                "ip = \"host\"\nreplica_id = 2",
-            ),
-            "ip",
+            THREE.replace("tcp = 8091", "tcp = 8080"),
+            "nodes[1].ports.tcp",
+            "127.0.0.1:8080 is used twice",
         ),
         (
-            THREE.replace(
-                "ip = \"127.0.0.1\"\nreplica_id = 2",
-                "ip = \"0.0.0.0\"\nreplica_id = 2",
-            ),
-            "wildcard",
+            THREE.replace("tcp_replica = 9091", "tcp_replica = 9090"),
+            "nodes[1].ports.tcp_replica",
+            "used twice",
         ),
         (
-            THREE.replace("one.example.org", "1.2.3.4.5"),
-            "neither an IP address",
+            THREE.replace("tcp = 8091", "tcp = 0"),
+            "nodes[1].ports.tcp = 0",
+            "must not be 0",
         ),
         (
-            THREE.replace(
-                "enabled = true",
-                "enabled = true\nheartbeat_timeout = \"1s\"",
-            ),
-            "at least 2s",
+            THREE.replace("tcp = 8091", "tcp = 65536"),
+            "nodes[1].ports.tcp",
+            "0..=65535",
         ),
         (
-            THREE.replace("enabled = true", "enabled = true\nheartbeat_timeout = 5"),
-            "heartbeat_timeout",
+            THREE.replace("tcp = 8091, ", ""),
+            "nodes[1].ports.tcp",
+            "mandatory in every entry",
+        ),
+        (other("node-a"), "nodes[2].ip", "literal"),
+        (other("0.0.0.0"), "nodes[2].ip", "wildcard"),
+        (
+            THREE.replace("One.example.org", "1.2.3.4.5"),
+            "advertised",
+            "neither an IP",
         ),
         (
-            THREE.replace("enabled = true", "enabled = true\ntypo = 5"),
-            "typo",
-        ),
-        ("nonsense = 1".to_owned(), "nonsense"),
-        ("[cluster]\nenabled = true".to_owned(), "roster is empty"),
-        (
-            "[cluster.auth]\nenabled = true\n[cluster]\nenabled = true".to_owned(),
-            "roster",
+            THREE.replace("10.1.0.0/16", "10.9.0.0/8"),
+            "[1].client_cidr",
+            "used twice",
         ),
         (
-            "[metadata]\nprepare_queue_depth = 128".to_owned(),
-            "metadata.prepare_queue_depth",
+            THREE.replace("10.1.0.0/16", "10.9.0.0/40"),
+            "[1].client_cidr",
+            "not a network",
         ),
         (
-            "[metadata]\njournal_slots = 100".to_owned(),
-            "metadata.journal_slots",
+            THREE.replace("name = \"node-2\"", "name = \"node-2\"\ntypo = 1"),
+            "nodes[2].typo",
+            "no such key",
         ),
         (
-            "[message_bus]\nmax_message_size = \"1 GiB\"".to_owned(),
-            "max_message_size",
+            THREE.replace("[websocket]\nenabled = false", ""),
+            "nodes[1].ports.websocket",
+            "mandatory while websocket.enabled",
         ),
         (
-            "[message_bus]\npeer_queue_capacity = 128".to_owned(),
-            "peer_queue_capacity",
+            "[cluster]\nenabled = true".to_owned(),
+            "cluster.nodes",
+            "roster is empty",
         ),
-        ("[tcp.tls]\nenabled = 1".to_owned(), "enabled"),
-        ("[encryption]\nenabled = true".to_owned(), "encryption"),
+        (
+            "[cluster]\nnodes = 1".to_owned(),
+            "cluster.nodes",
+            "[[cluster.nodes]]",
+        ),
         (
             format!("{THREE}[cluster.tls]\nenabled = true\nself_signed = true\n"),
+            "cluster.tls.enabled",
             "needs cluster.auth",
         ),
         (
             with_auth("[cluster.tls]\nenabled = true\n"),
             "cluster.tls.cert_file",
+            "mandatory",
         ),
         (
             with_auth("[cluster.tls]\nenabled = true\ncert_file = \"a\"\nkey_file = \"b\"\n"),
             "cluster.tls.ca_file",
+            "mandatory",
         ),
-        (with_auth("[cluster.tls]\nca = \"typo\"\n"), "ca"),
+        (
+            format!("{THREE}[cluster.auth]\nenabled = true\n"),
+            "cluster.auth.shared_secret",
+            "mandatory",
+        ),
         (
             format!(
                 "{THREE}[cluster.auth]\nshared_secret = \"{}\"\n",
                 "s".repeat(31)
             ),
+            "cluster.auth.shared_secret",
             "at least 32 bytes",
         ),
         (
@@ -208,20 +247,89 @@ fn refusals_name_the_key() {
                  previous_shared_secret = \"{0}\"\n",
                 "s".repeat(32)
             ),
+            "cluster.auth.previous_shared_secret",
             "must differ",
         ),
     ];
-    for (text, expected) in cases {
+    for (text, key, expected) in cases {
         let message = refusal(&text);
         assert!(
             message.contains(expected),
             "\"{expected}\" not in: {message}"
         );
+        assert!(message.contains(key), "\"{key}\" not in: {message}");
+        assert!(!message.contains("ssss"), "a secret is quoted: {message}");
     }
 }
 
 #[test]
-fn sections_without_effect_are_named() {
-    let config = Config::parse("[http]\nenabled = true\n[quic]\naddress = \"x\"").unwrap();
-    assert_eq!(config.ignored_sections(), ["quic", "http"]);
+fn two_nodes_tell_no_client_the_same_place() {
+    let told = |one: &str, two: &str| {
+        format!(
+            "[quic]\nenabled = false\n[http]\nenabled = false\n[websocket]\nenabled = false\n\
+             [cluster]\nenabled = true\n\
+             [[cluster.nodes]]\nname = \"a\"\nip = \"10.0.0.1\"\nreplica_id = 0\n\
+             ports = {{ tcp = 8090, tcp_replica = 9090 }}\n{one}\n\
+             [[cluster.nodes]]\nname = \"b\"\nip = \"10.0.0.2\"\nreplica_id = 1\n\
+             ports = {{ tcp = 8090, tcp_replica = 9090 }}\n{two}\n"
+        )
+    };
+    let default = "advertised_address = \"gate.example\"";
+    let selector = |cidr: &str| {
+        format!(
+            "advertised_addresses = [{{ client_cidr = \"{cidr}\", address = \"gate.example\" }}]"
+        )
+    };
+    let refused = [
+        told(default, default),
+        told(&selector("10.0.0.0/8"), &selector("10.1.0.0/16")),
+        told(default, &selector("10.0.0.0/8")),
+        told("advertised_address = \"10.0.0.2\"", ""),
+    ];
+    for text in refused {
+        assert!(refusal(&text).contains("cluster.nodes[1]"), "{text}");
+    }
+    let own = "advertised_addresses = [{ client_cidr = \"10.0.0.0/7\", address = \"a.example\" }]";
+    let accepted = [
+        told("", ""),
+        told(&selector("10.0.0.0/8"), &selector("11.0.0.0/8")),
+        // The clients of the one are told something else by the other.
+        told(&format!("{default}\n{own}"), &selector("10.0.0.0/8")),
+    ];
+    for text in accepted {
+        Config::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
+fn a_secret_of_a_wrong_type_is_refused_without_being_quoted() {
+    for line in [
+        "shared_secret = 271828182845904523",
+        "shared_secret = [\"271828182845904523\"]",
+        "shared_secret = { a = \"271828182845904523\" }",
+        "shared_secret = \"271828182845904523",
+        "shared_secret = 271828182845904523xyz",
+        "shared_secret \"271828182845904523\"",
+    ] {
+        let text = format!("[cluster.auth]\nenabled = true\n{line}\n");
+        let checked = Config::check(&text, &Variables::default());
+        assert!(!checked.problems.is_empty(), "{line}");
+        for problem in checked.problems {
+            let shown = problem.to_string();
+            assert!(!shown.contains("27182818"), "{line}: {shown}");
+            assert!(shown.contains("line 3"), "{line}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn no_secret_stays_in_what_is_shown() {
+    let secret = "s".repeat(40);
+    let jwt = format!("[http.jwt]\nencoding_secret = \"{secret}\"\n");
+    let mut config = Config::parse(&with_auth(&jwt)).unwrap();
+    assert!(!config.effective_text().contains("sss"));
+    assert!(!format!("{config:?}").contains("sss"));
+    config.forget_secrets();
+    assert_eq!(config.cluster.auth.shared_secret, Secret::default());
+    assert_eq!(config.http.jwt.encoding_secret, Secret::default());
 }

@@ -1,419 +1,494 @@
-//! Rules between and within keys (chapter 09 sections 5.2 to 5.15); the first failure wins.
+//! Rules between and within keys (chapter 09 sections 5.2 to 5.15), in the order of section 5.15:
+//! a boot is refused by the first that fails.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+mod roster;
+mod transports;
+
+use std::path::{Component, Path};
 use std::time::Duration;
 
-use super::sections::{AdvertisedAddress, Cluster, Config};
-use super::values::ConfigSize;
-use super::{ConfigDuration, ConfigError};
+use toml::Table;
 
-/// Checks every rule this server depends on.
-pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
-    cluster(&config.cluster)?;
-    metadata(config)?;
-    partition(config)?;
-    message_bus(config)?;
-    artifact_floor(config)?;
-    unsupported(config)?;
-    if config.heartbeat.enabled {
-        positive("heartbeat.interval", config.heartbeat.interval)?;
+use super::advertised;
+use super::problem::Problems;
+use super::schema::{self, Effect};
+use super::sections::{Cluster, Config};
+use super::values::{ConfigDuration, ConfigSize};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Checks every rule.
+pub(super) fn validate(config: &Config, problems: &mut Problems) {
+    folders(config, problems);
+    memory_pool(config, problems);
+    maintenance(config, problems);
+    not_served(config, problems);
+    sharding(config, problems);
+    cluster(&config.cluster, problems);
+    node(config, problems);
+    transports::addresses(config, problems);
+    metadata(config, problems);
+    partition(config, problems);
+    logging(config, problems);
+    transports::http(config, problems);
+    if config.cluster.enabled {
+        roster::ports(config, problems);
     }
+    message_bus(config, problems);
+    transports::websocket(config, problems);
+    transports::quic(config, problems);
     positive(
+        problems,
         "consumer_group.rebalancing_timeout",
         config.consumer_group.rebalancing_timeout,
-    )
-}
-
-fn rule(condition: bool, key: &str, reason: impl Into<String>) -> Result<(), ConfigError> {
-    if condition {
-        Ok(())
-    } else {
-        Err(ConfigError::rule(key, reason))
+    );
+    if config.heartbeat.enabled {
+        positive(problems, "heartbeat.interval", config.heartbeat.interval);
     }
 }
 
-fn positive(key: &str, value: ConfigDuration) -> Result<(), ConfigError> {
-    rule(value.0 > Duration::ZERO, key, "must be longer than zero")
+/// What an operator should know of keys that were said and do nothing.
+pub(super) fn without_effect(effective: &Table) -> Vec<String> {
+    let defaults = super::layers::defaults();
+    let (mut effective, mut defaults) = (effective.clone(), defaults);
+    let mut warnings = Vec::new();
+    for key in schema::keys().filter(|key| key.effect == Effect::Internal) {
+        let said = super::layers::get_mut(&mut effective, key.path).cloned();
+        let default = super::layers::get_mut(&mut defaults, key.path).cloned();
+        if said != default {
+            warnings.push(format!(
+                "{} has no effect: it tunes a part that this server does not have",
+                key.path
+            ));
+        }
+    }
+    for (transport, what) in [("quic", "QUIC clients")] {
+        let key = format!("{transport}.enabled");
+        let on = super::layers::get_mut(&mut effective, &key).and_then(|value| value.as_bool());
+        if on == Some(true) {
+            warnings.push(format!(
+                "{key} is on, and {what} cannot be served yet: nothing listens there and clients \
+                 are told port 0"
+            ));
+        }
+    }
+    warnings
 }
 
-fn range(key: &str, value: usize, low: usize, high: usize) -> Result<(), ConfigError> {
-    rule(
+fn positive(problems: &mut Problems, key: &str, value: ConfigDuration) {
+    problems.check(value.0 > Duration::ZERO, key, "must be longer than zero");
+}
+
+fn within(problems: &mut Problems, key: &str, value: ConfigDuration, low: &str, high: &str) {
+    let bound = |text| ConfigDuration::parse(text).map_or(Duration::ZERO, |bound| bound.0);
+    let holds = value.0 >= bound(low) && value.0 <= bound(high) && !value.0.is_zero();
+    let low = if low == "0" { "above zero" } else { low };
+    problems.check(holds, key, format!("must be {low} to {high}"));
+}
+
+fn range(problems: &mut Problems, key: &str, value: u64, low: u64, high: u64) {
+    problems.check(
         (low..=high).contains(&value),
         key,
-        format!("{value} is outside {low}..={high}"),
-    )
+        format!("must be {low}..={high}"),
+    );
 }
 
-fn cluster(cluster: &Cluster) -> Result<(), ConfigError> {
-    range(
-        "cluster.repair_chunk_max",
-        cluster.repair_chunk_max,
-        1,
-        1024,
-    )?;
+fn bytes(problems: &mut Problems, key: &str, size: ConfigSize, low: u64, high: u64) {
+    problems.check(
+        (low..=high).contains(&size.0),
+        key,
+        format!("must be {low}..={high} bytes"),
+    );
+}
+
+/// Folders below the data folder. One of them is emptied at each boot, so none may lead elsewhere.
+fn folders(config: &Config, problems: &mut Problems) {
+    const TAKEN: [&str; 3] = ["metadata", "state", "streams"];
+    for (key, path) in [
+        ("runtime.path", &config.runtime.path),
+        ("logging.path", &config.logging.path),
+    ] {
+        let mut components = Path::new(path).components();
+        let first = components.clone().next();
+        let below = components.all(|component| matches!(component, Component::Normal(_)));
+        let taken = first.is_none_or(|first| TAKEN.iter().any(|name| first.as_os_str() == *name));
+        problems.check(
+            below && !taken,
+            key,
+            "must be a folder below `path`, other than metadata, state and streams",
+        );
+    }
+    problems.check(
+        config.runtime.path != config.logging.path,
+        "logging.path",
+        "must differ from runtime.path, which is emptied at each boot",
+    );
+    problems.check(!config.path.trim().is_empty(), "path", "must not be blank");
+}
+
+fn memory_pool(config: &Config, problems: &mut Problems) {
+    let pool = &config.memory_pool;
+    problems.check(
+        pool.size.0 >= 512 * MIB && pool.size.0.is_multiple_of(4096),
+        "memory_pool.size",
+        "must be at least 512 MiB and a multiple of 4096 bytes",
+    );
+    problems.check(
+        pool.bucket_capacity >= 128 && pool.bucket_capacity.is_power_of_two(),
+        "memory_pool.bucket_capacity",
+        "must be at least 128 and a power of two",
+    );
+}
+
+fn maintenance(config: &Config, problems: &mut Problems) {
+    let cleaner = &config.data_maintenance.messages;
+    if cleaner.cleaner_enabled {
+        positive(
+            problems,
+            "data_maintenance.messages.interval",
+            cleaner.interval,
+        );
+    }
+    let tokens = &config.personal_access_token;
+    problems.check(
+        tokens.max_tokens_per_user > 0,
+        "personal_access_token.max_tokens_per_user",
+        "must be above 0",
+    );
+    if tokens.cleaner.enabled {
+        let key = "personal_access_token.cleaner.interval";
+        positive(problems, key, tokens.cleaner.interval);
+    }
+}
+
+/// What a file may ask for and this server does not do: refused, never silently otherwise.
+fn not_served(config: &Config, problems: &mut Problems) {
+    problems.check(
+        !config.telemetry.enabled,
+        "telemetry.enabled",
+        "must be false: this server exports no telemetry",
+    );
+    problems.check(
+        !config.encryption.enabled,
+        "encryption.enabled",
+        "must be false: encryption at rest is not served yet",
+    );
+}
+
+fn sharding(config: &Config, problems: &mut Problems) {
+    let sharding = &config.sharding;
+    let queue = 1..=1_048_576;
+    for (key, value) in [
+        ("sharding.inbox_capacity", sharding.inbox_capacity),
+        (
+            "sharding.reply_inbox_capacity",
+            sharding.reply_inbox_capacity,
+        ),
+    ] {
+        range(problems, key, value as u64, *queue.start(), *queue.end());
+    }
+    let drain = sharding.shutdown_drain_timeout;
+    within(
+        problems,
+        "sharding.shutdown_drain_timeout",
+        drain,
+        "0",
+        "600s",
+    );
+    let poll = sharding.shutdown_poll_interval;
+    within(problems, "sharding.shutdown_poll_interval", poll, "0", "5s");
+    problems.check(
+        poll <= drain,
+        "sharding.shutdown_poll_interval",
+        "must not be longer than sharding.shutdown_drain_timeout",
+    );
+    let join = sharding.shutdown_join_timeout;
+    problems.check(
+        join >= drain && join.0 <= Duration::from_secs(900),
+        "sharding.shutdown_join_timeout",
+        "must be at least sharding.shutdown_drain_timeout and at most 900s",
+    );
+    let reconcile = sharding.reconcile_periodic_interval;
+    within(
+        problems,
+        "sharding.reconcile_periodic_interval",
+        reconcile,
+        "0",
+        "30s",
+    );
+}
+
+fn cluster(cluster: &Cluster, problems: &mut Problems) {
+    let chunk = cluster.repair_chunk_max as u64;
+    range(problems, "cluster.repair_chunk_max", chunk, 1, 1024);
     let wedged = cluster.superblock_wedged_fatal_timeout.0;
-    rule(
+    problems.check(
         wedged.is_zero() || wedged >= Duration::from_secs(30),
         "cluster.superblock_wedged_fatal_timeout",
-        "must be zero (never exit) or at least 30s",
-    )?;
+        "must be zero (never) or at least 30s",
+    );
     if !cluster.enabled {
-        return Ok(());
+        return;
     }
-    rule(
+    problems.check(
         !cluster.name.trim().is_empty(),
         "cluster.name",
         "must not be blank",
-    )?;
+    );
+    timers(cluster, problems);
+    if !problems.has_below("cluster.nodes") {
+        roster::roster(cluster, problems);
+    }
+    secrets(cluster, problems);
+    replica_tls(cluster, problems);
+}
+
+fn timers(cluster: &Cluster, problems: &mut Problems) {
     let heartbeat = cluster.heartbeat_timeout.0;
-    rule(
+    problems.check(
         heartbeat >= Duration::from_secs(2),
         "cluster.heartbeat_timeout",
         "must be at least 2s",
-    )?;
-    positive(
-        "cluster.commit_broadcast_interval",
-        cluster.commit_broadcast_interval,
-    )?;
-    positive(
-        "cluster.prepare_retransmit_interval",
-        cluster.prepare_retransmit_interval,
-    )?;
-    rule(
-        heartbeat >= cluster.commit_broadcast_interval.0 * 4,
+    );
+    let commit = cluster.commit_broadcast_interval;
+    positive(problems, "cluster.commit_broadcast_interval", commit);
+    let prepare = cluster.prepare_retransmit_interval;
+    positive(problems, "cluster.prepare_retransmit_interval", prepare);
+    problems.check(
+        heartbeat >= commit.0.saturating_mul(4),
         "cluster.heartbeat_timeout",
         "must be at least 4 times cluster.commit_broadcast_interval",
-    )?;
+    );
+    let retransmit = cluster.view_change_retransmit_interval;
     positive(
+        problems,
         "cluster.view_change_retransmit_interval",
-        cluster.view_change_retransmit_interval,
-    )?;
+        retransmit,
+    );
+    let status = cluster.view_change_status_timeout;
+    positive(problems, "cluster.view_change_status_timeout", status);
+    let request = cluster.request_start_view_retransmit_interval;
     positive(
+        problems,
         "cluster.request_start_view_retransmit_interval",
-        cluster.request_start_view_retransmit_interval,
-    )?;
-    rule(
-        cluster.view_change_status_timeout.0 >= cluster.view_change_retransmit_interval.0 * 4,
+        request,
+    );
+    problems.check(
+        status.0 >= retransmit.0.saturating_mul(4),
         "cluster.view_change_status_timeout",
         "must be at least 4 times cluster.view_change_retransmit_interval",
-    )?;
-    let attempts = cluster.view_probe_attempts_max as usize;
-    range("cluster.view_probe_attempts_max", attempts, 1, 100)?;
-    positive(
-        "cluster.repair_retry_interval",
-        cluster.repair_retry_interval,
-    )?;
-    positive(
-        "cluster.repair_gap_debounce_interval",
-        cluster.repair_gap_debounce_interval,
-    )?;
-    roster(cluster)?;
-    secrets(cluster)
+    );
+    let attempts = u64::from(cluster.view_probe_attempts_max);
+    range(
+        problems,
+        "cluster.view_probe_attempts_max",
+        attempts,
+        1,
+        100,
+    );
+    let retry = cluster.repair_retry_interval;
+    positive(problems, "cluster.repair_retry_interval", retry);
+    let debounce = cluster.repair_gap_debounce_interval;
+    positive(problems, "cluster.repair_gap_debounce_interval", debounce);
 }
 
-fn roster(cluster: &Cluster) -> Result<(), ConfigError> {
-    let count = cluster.nodes.len();
-    rule(
-        count > 0,
-        "cluster.nodes",
-        "clustering is on but the roster is empty",
-    )?;
-    rule(
-        count <= 32,
-        "cluster.nodes",
-        "at most 32 replicas form a cluster",
-    )?;
-    let (mut names, mut ids, mut endpoints) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for node in &cluster.nodes {
-        let key = format!("cluster.nodes ({})", node.name);
-        rule(
-            !node.name.trim().is_empty(),
-            "cluster.nodes",
-            "a node has a blank name",
-        )?;
-        rule(
-            names.insert(node.name.as_str()),
-            &key,
-            "the name is used twice",
-        )?;
-        let ip: IpAddr = node.ip.parse().map_err(|_| {
-            ConfigError::rule(&key, format!("ip \"{}\" is not a literal IP", node.ip))
-        })?;
-        rule(
-            !ip.is_unspecified(),
-            &key,
-            "ip must not be a wildcard address",
-        )?;
-        let id = usize::from(node.replica_id);
-        rule(
-            id < count,
-            &key,
-            format!("replica_id {id} must be below the {count} nodes"),
-        )?;
-        rule(
-            ids.insert(id),
-            &key,
-            format!("replica_id {id} is used twice"),
-        )?;
-        rule(node.ports.tcp != 0, &key, "ports.tcp must not be 0")?;
-        rule(
-            node.ports.tcp_replica != 0,
-            &key,
-            "ports.tcp_replica must not be 0",
-        )?;
-        let ports = node.ports;
-        let all = [
-            ports.tcp,
-            ports.tcp_replica,
-            ports.quic,
-            ports.http,
-            ports.websocket,
-        ];
-        for port in all.into_iter().filter(|port| *port != 0) {
-            rule(
-                endpoints.insert((ip, port)),
-                &key,
-                format!("{ip}:{port} is used twice"),
-            )?;
-        }
-        if let Some(address) = &node.advertised_address {
-            advertised(&key, address)?;
-        }
-        rule(
-            node.advertised_addresses.len() <= 16,
-            &key,
-            "at most 16 advertised_addresses",
-        )?;
-        for selector in &node.advertised_addresses {
-            advertised(&key, &selector.address)?;
-            rule(
-                parse_cidr(&selector.client_cidr).is_some(),
-                &key,
-                format!("client_cidr \"{}\" is not a network", selector.client_cidr),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// A literal IP or a host name (chapter 09 section 4.5).
-fn advertised(key: &str, address: &str) -> Result<(), ConfigError> {
-    let bare = address.trim_start_matches('[').trim_end_matches(']');
-    if bare.parse::<IpAddr>().is_ok() {
-        return Ok(());
-    }
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    let numeric = address
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let valid = address.len() <= 253 && !numeric && address.split('.').all(label);
-    rule(
-        valid,
-        key,
-        format!("\"{address}\" is neither an IP address nor a host name"),
-    )
-}
-
-fn secrets(cluster: &Cluster) -> Result<(), ConfigError> {
+fn secrets(cluster: &Cluster, problems: &mut Problems) {
     let auth = &cluster.auth;
-    let secret = &auth.shared_secret.0;
-    let previous = &auth.previous_shared_secret.0;
+    let (secret, previous) = (&auth.shared_secret.0, &auth.previous_shared_secret.0);
     let key = "cluster.auth.shared_secret";
-    rule(
+    problems.check(
         !(auth.enabled && secret.is_empty()),
         key,
         "is mandatory when cluster.auth is enabled",
-    )?;
-    rule(
-        secret.is_empty() || secret.len() >= 32,
-        key,
-        "must have at least 32 bytes",
-    )?;
+    );
+    let long = "must have at least 32 bytes";
+    problems.check(secret.is_empty() || secret.len() >= 32, key, long);
     let key = "cluster.auth.previous_shared_secret";
-    rule(
-        previous.is_empty() || previous.len() >= 32,
-        key,
-        "must have at least 32 bytes",
-    )?;
-    rule(
+    problems.check(previous.is_empty() || previous.len() >= 32, key, long);
+    problems.check(
         previous.is_empty() || previous != secret,
         key,
         "must differ from shared_secret",
-    )?;
+    );
+}
+
+fn replica_tls(cluster: &Cluster, problems: &mut Problems) {
     let tls = &cluster.tls;
-    rule(
-        !tls.enabled || auth.enabled,
+    problems.check(
+        !tls.enabled || cluster.auth.enabled,
         "cluster.tls.enabled",
         "needs cluster.auth.enabled = true",
-    )?;
+    );
     for (key, file) in [
         ("cluster.tls.cert_file", &tls.cert_file),
         ("cluster.tls.key_file", &tls.key_file),
         ("cluster.tls.ca_file", &tls.ca_file),
     ] {
-        rule(
+        problems.check(
             !tls.enabled || tls.self_signed || !file.trim().is_empty(),
             key,
             "is mandatory when cluster.tls is enabled without self_signed",
-        )?;
+        );
     }
-    Ok(())
 }
 
-fn metadata(config: &Config) -> Result<(), ConfigError> {
-    let metadata = &config.metadata;
-    range(
-        "metadata.prepare_queue_depth",
-        metadata.prepare_queue_depth,
-        1,
-        127,
-    )?;
-    let floor = 4 * metadata.prepare_queue_depth.max(64);
-    range(
-        "metadata.journal_slots",
-        metadata.journal_slots,
-        floor,
-        1_048_576,
-    )?;
-    range(
-        "metadata.clients_table_max",
-        metadata.clients_table_max,
-        2,
-        65_536,
-    )
-}
-
-fn partition(config: &Config) -> Result<(), ConfigError> {
-    let partition = &config.partition;
-    range(
-        "partition.prepare_queue_depth",
-        partition.prepare_queue_depth,
-        1,
-        127,
-    )?;
-    range(
-        "partition.dedup_clients_max",
-        partition.dedup_clients_max,
-        1,
-        65_536,
-    )?;
-    range(
-        "partition.consumer_offsets_max",
-        partition.consumer_offsets_max,
-        1,
-        262_144,
-    )?;
-    range(
-        "partition.evicted_ring_capacity",
-        partition.evicted_ring_capacity,
-        1,
-        65_536,
-    )?;
-    let bytes = |key: &str, size: ConfigSize, low: u64, high: u64| {
-        rule(
-            (low..=high).contains(&size.0),
+fn node(config: &Config, problems: &mut Problems) {
+    let key = "node.advertised_address";
+    match &config.node.advertised_address {
+        Some(address) => {
+            let wildcard = advertised::literal(address).is_some_and(|ip| ip.is_unspecified());
+            problems.check(!wildcard, key, "must not be a wildcard address");
+            problems.check(
+                advertised::is_valid(address),
+                key,
+                "is neither an IP address nor a host name",
+            );
+        }
+        None if !config.cluster.enabled => problems.check(
+            advertised::derived(config).is_some(),
             key,
-            format!("{size} is outside {low}..={high} bytes"),
-        )
-    };
-    let wal_floor = 2 * ((64 << 20) + 4096);
-    bytes(
-        "partition.wal_bytes_max",
-        partition.wal_bytes_max,
-        wal_floor,
-        4 << 30,
-    )?;
-    bytes(
-        "partition.evicted_ring_bytes_max",
-        partition.evicted_ring_bytes_max,
-        1,
-        256 << 20,
-    )?;
-    Ok(())
+            "is mandatory while the first listener listens on a wildcard address: clients must be \
+             told where to find it",
+        ),
+        None => {}
+    }
 }
 
-fn message_bus(config: &Config) -> Result<(), ConfigError> {
+fn metadata(config: &Config, problems: &mut Problems) {
+    let metadata = &config.metadata;
+    let depth = metadata.prepare_queue_depth as u64;
+    range(problems, "metadata.prepare_queue_depth", depth, 1, 127);
+    let (slots, floor) = (metadata.journal_slots as u64, 4 * depth.max(64));
+    range(problems, "metadata.journal_slots", slots, floor, 1_048_576);
+    let clients = metadata.clients_table_max as u64;
+    range(problems, "metadata.clients_table_max", clients, 2, 65_536);
+}
+
+fn partition(config: &Config, problems: &mut Problems) {
+    let partition = &config.partition;
+    for (key, value, high) in [
+        (
+            "partition.prepare_queue_depth",
+            partition.prepare_queue_depth,
+            127,
+        ),
+        (
+            "partition.dedup_clients_max",
+            partition.dedup_clients_max,
+            65_536,
+        ),
+        (
+            "partition.consumer_offsets_max",
+            partition.consumer_offsets_max,
+            262_144,
+        ),
+        (
+            "partition.evicted_ring_capacity",
+            partition.evicted_ring_capacity,
+            65_536,
+        ),
+    ] {
+        range(problems, key, value as u64, 1, high);
+    }
+    let lease = partition.offset_reservation_lease;
+    range(
+        problems,
+        "partition.offset_reservation_lease",
+        lease,
+        1,
+        16_777_216,
+    );
+    let (key, wal) = ("partition.wal_bytes_max", partition.wal_bytes_max);
+    bytes(problems, key, wal, 2 * (64 * MIB + 4096), 4 * GIB);
+    problems.check(
+        wal.0.is_multiple_of(4096),
+        key,
+        "must be a multiple of 4096 bytes",
+    );
+    let ring = partition.evicted_ring_bytes_max;
+    bytes(
+        problems,
+        "partition.evicted_ring_bytes_max",
+        ring,
+        1,
+        256 * MIB,
+    );
+    let served = partition.transfer_served_cache_bytes_max;
+    let key = "partition.transfer_served_cache_bytes_max";
+    bytes(problems, key, served, 1, 64 * GIB);
+    // Every segment, with one message above its size, must fit an artifact.
+    let artifact = partition.transfer_artifact_bytes_max;
+    let floor = GIB + config.message_bus.max_message_size.0;
+    let key = "partition.transfer_artifact_bytes_max";
+    problems.check(
+        (floor..=64 * GIB).contains(&artifact.0),
+        key,
+        format!(
+            "must be {floor}..={} bytes: 1 GiB and message_bus.max_message_size at least",
+            64 * GIB
+        ),
+    );
+}
+
+fn logging(config: &Config, problems: &mut Problems) {
+    let logging = &config.logging;
+    problems.check(
+        !logging.level.trim().is_empty(),
+        "logging.level",
+        "must not be blank",
+    );
+    let total = logging.max_total_size.0;
+    problems.check(
+        total == 0 || logging.max_file_size.0 <= total,
+        "logging.max_file_size",
+        "must not be above logging.max_total_size",
+    );
+    for (key, value) in [
+        (
+            "logging.rotation_check_interval",
+            logging.rotation_check_interval,
+        ),
+        ("logging.retention", logging.retention),
+    ] {
+        problems.check(
+            value.0 >= Duration::from_secs(1),
+            key,
+            "must be at least 1s",
+        );
+    }
+}
+
+fn message_bus(config: &Config, problems: &mut Problems) {
     let bus = &config.message_bus;
-    range("message_bus.max_batch", bus.max_batch, 1, 512)?;
-    rule(
-        bus.max_message_size.0 > 256 && bus.max_message_size.0 <= 256 << 20,
+    range(
+        problems,
+        "message_bus.max_batch",
+        bus.max_batch as u64,
+        1,
+        512,
+    );
+    problems.check(
+        (257..=256 * MIB).contains(&bus.max_message_size.0),
         "message_bus.max_message_size",
         "must be above 256 bytes and at most 256 MiB",
-    )?;
-    rule(
+    );
+    problems.check(
         bus.peer_queue_capacity > config.cluster.repair_chunk_max,
         "message_bus.peer_queue_capacity",
         "must be above cluster.repair_chunk_max",
-    )?;
-    positive("message_bus.reconnect_period", bus.reconnect_period)?;
-    positive("message_bus.close_peer_timeout", bus.close_peer_timeout)?;
-    positive("message_bus.close_grace", bus.close_grace)?;
-    positive("message_bus.handshake_grace", bus.handshake_grace)
-}
-
-/// Every segment, with one message above its size, must fit an artifact.
-fn artifact_floor(config: &Config) -> Result<(), ConfigError> {
-    let artifact = config.partition.transfer_artifact_bytes_max.0;
-    let floor = (1 << 30) + config.message_bus.max_message_size.0;
-    rule(
-        (floor..=64 << 30).contains(&artifact),
-        "partition.transfer_artifact_bytes_max",
-        format!("{artifact} is outside {floor}..={} bytes", 64u64 << 30),
-    )
-}
-
-/// What the file may ask for and this server does not serve yet: refused, never silently plain.
-fn unsupported(config: &Config) -> Result<(), ConfigError> {
-    let on = |table: &toml::Table| {
-        table
-            .get("enabled")
-            .and_then(toml::Value::as_bool)
-            .unwrap_or(false)
-    };
-    rule(
-        !on(&config.encryption),
-        "encryption.enabled",
-        "at-rest encryption is not served yet",
-    )
-}
-
-fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, prefix) = text.split_once('/')?;
-    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= bits).then_some((address, prefix))
-}
-
-/// Prefix length of a selector, for "longest match first".
-pub(super) fn prefix_length(selector: &AdvertisedAddress) -> u8 {
-    parse_cidr(&selector.client_cidr).map_or(0, |(_, prefix)| prefix)
-}
-
-/// True when `client` lies in the network `cidr`. Families never cross; an IPv4 client mapped into
-/// IPv6 counts as IPv4.
-pub(super) fn cidr_contains(cidr: &str, client: IpAddr) -> bool {
-    let Some((network, prefix)) = parse_cidr(cidr) else {
-        return false;
-    };
-    match (network.to_canonical(), client.to_canonical()) {
-        (IpAddr::V4(network), IpAddr::V4(client)) => {
-            // `::ffff:a.b.c.d/(96 + k)` means `a.b.c.d/k`.
-            let prefix = if prefix > 32 { prefix - 96 } else { prefix };
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            network.to_bits() & mask == client.to_bits() & mask
-        }
-        (IpAddr::V6(network), IpAddr::V6(client)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-            network.to_bits() & mask == client.to_bits() & mask
-        }
-        _ => false,
-    }
+    );
+    positive(
+        problems,
+        "message_bus.reconnect_period",
+        bus.reconnect_period,
+    );
+    positive(
+        problems,
+        "message_bus.close_peer_timeout",
+        bus.close_peer_timeout,
+    );
+    positive(problems, "message_bus.close_grace", bus.close_grace);
+    positive(problems, "message_bus.handshake_grace", bus.handshake_grace);
 }

@@ -11,6 +11,8 @@ use crate::cli::DevArgs;
 
 /// Distance between a node's client port and its replica port.
 const REPLICA_PORT_DISTANCE: u16 = 1000;
+/// Distance between a node's client port and its WebSocket port.
+const WEBSOCKET_PORT_DISTANCE: u16 = 100;
 
 /// Why a development cluster cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +120,12 @@ impl Layout {
         (Ipv4Addr::LOCALHOST, port).into()
     }
 
+    /// WebSocket address of `node`.
+    pub(super) fn websocket_address(&self, node: u8) -> SocketAddr {
+        let port = self.base_port + WEBSOCKET_PORT_DISTANCE + u16::from(node);
+        (Ipv4Addr::LOCALHOST, port).into()
+    }
+
     /// Data folder of `node`.
     pub(super) fn node_folder(&self, node: u8) -> PathBuf {
         self.folder.join(format!("node-{node}"))
@@ -132,6 +140,7 @@ impl Layout {
         for node in 0..self.nodes {
             let wanted = [
                 ("client port", self.client_address(node)),
+                ("WebSocket port", self.websocket_address(node)),
                 ("replica port", self.replica_address(node)),
             ];
             for (purpose, address) in wanted {
@@ -155,15 +164,22 @@ impl Layout {
         let enabled = self.nodes > 1;
         let _ = write!(
             text,
-            "[tcp]\naddress = \"{}\"\n\n[cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n",
-            self.client_address(0)
+            "[tcp]\naddress = \"{}\"\n\n[websocket]\naddress = \"{}\"\n\n\
+             [quic]\nenabled = false\n\n[http]\nenabled = false\n\n\
+             # The supervisor keeps what a node writes to standard error.\n\
+             [logging]\nfile_enabled = false\n\n\
+             [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n",
+            self.client_address(0),
+            self.websocket_address(0),
         );
         for node in 0..self.nodes {
             let _ = write!(
                 text,
                 "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
-                 replica_id = {node}\nports = {{ tcp = {}, tcp_replica = {} }}\n",
+                 replica_id = {node}\n\
+                 ports = {{ tcp = {}, websocket = {}, tcp_replica = {} }}\n",
                 self.client_address(node).port(),
+                self.websocket_address(node).port(),
                 self.replica_address(node).port(),
             );
         }
@@ -180,6 +196,7 @@ fn protection() -> std::io::Result<String> {
     }
     Ok(format!(
         "\n[tcp.tls]\nenabled = true\ncert_file = \"\"\n\n\
+         [websocket.tls]\nenabled = true\ncert_file = \"\"\n\n\
          [cluster.auth]\nenabled = true\nshared_secret = \"{secret}\"\n\n\
          [cluster.tls]\nenabled = true\nself_signed = true\n"
     ))
@@ -234,7 +251,7 @@ fn check_size(folder: &Path, wanted: u8) -> Result<(), LayoutError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Identity};
+    use crate::config::{Config, Identity, Variables};
 
     fn args(folder: &Path, nodes: u8, base_port: u16) -> DevArgs {
         DevArgs {
@@ -265,7 +282,7 @@ mod tests {
                 ..args(&path, nodes, free_base_port())
             };
             let layout = Layout::prepare(&args).unwrap();
-            let config = Config::load(&layout.config).unwrap();
+            let config = Config::load(&layout.config, &Variables::default()).unwrap();
             assert_eq!(config.cluster.tls.enabled, tls);
             assert_eq!(config.tcp.tls.enabled, tls);
             assert_eq!(
@@ -279,6 +296,11 @@ mod tests {
                 identity.client_listen_address(&config).unwrap(),
                 layout.client_address(0)
             );
+            assert_eq!(
+                identity.websocket_listen_address(&config).unwrap(),
+                layout.websocket_address(0)
+            );
+            assert!(config.warnings.is_empty(), "{:?}", config.warnings);
         }
     }
 

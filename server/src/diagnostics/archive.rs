@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Cursor, Write as _};
+use std::io::{Cursor, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use biplane_wire::request::{SnapshotCompression, SnapshotType};
@@ -10,8 +10,11 @@ use tracing::warn;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+use super::Shown;
 use super::facts::Host;
 
+/// Bytes of the log file that go into an archive.
+const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Files listed of the data folder.
 const FILES_MAX: usize = 20_000;
 
@@ -28,7 +31,7 @@ const REPORTS: [SnapshotType; 6] = [
 /// Makes the archive; `None` when packing fails.
 pub(super) fn pack(
     host: &mut Host,
-    config: &str,
+    shown: &Shown,
     compression: SnapshotCompression,
     reports: &[SnapshotType],
 ) -> Option<Vec<u8>> {
@@ -37,7 +40,7 @@ pub(super) fn pack(
     let options = SimpleFileOptions::default().compression_method(method(compression));
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for report in reports {
-        let text = text_of(host, config, *report);
+        let text = text_of(host, shown, *report);
         let written = archive
             .start_file(format!("{}.txt", name(*report)), options)
             .map_err(std::io::Error::from)
@@ -80,17 +83,44 @@ const fn name(report: SnapshotType) -> &'static str {
     }
 }
 
-fn text_of(host: &mut Host, config: &str, report: SnapshotType) -> String {
+fn text_of(host: &mut Host, shown: &Shown, report: SnapshotType) -> String {
     match report {
         SnapshotType::FilesystemOverview => files(&host.folder),
         SnapshotType::ProcessList => host.processes(),
         SnapshotType::ResourceUsage => format!("{:#?}\n", host.look()),
         SnapshotType::Test => "test\n".to_owned(),
-        SnapshotType::ServerLogs => {
-            "This node writes its log to standard error; whatever started it keeps it.\n".to_owned()
-        }
-        SnapshotType::ServerConfig => config.to_owned(),
+        SnapshotType::ServerLogs => shown.log.as_deref().map_or_else(
+            || {
+                "This node writes its log to standard error only; whatever started it keeps it.\n"
+                    .to_owned()
+            },
+            last_lines,
+        ),
+        SnapshotType::ServerConfig => shown.config.clone(),
         SnapshotType::All => String::new(),
+    }
+}
+
+/// The end of the log file, from the first whole line on.
+fn last_lines(path: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(LOG_BYTES_MAX);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
+        let cut = match start {
+            0 => 0,
+            _ => bytes
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1),
+        };
+        Ok(bytes.split_off(cut))
+    };
+    match read() {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => format!("{}: {error}\n", path.display()),
     }
 }
 
@@ -149,7 +179,11 @@ mod tests {
             SnapshotCompression::Lzma,
             SnapshotCompression::Xz,
         ] {
-            let bytes = pack(&mut host, "key = 1\n", compression, &[SnapshotType::All]);
+            let shown = Shown {
+                config: "key = 1\n".to_owned(),
+                log: None,
+            };
+            let bytes = pack(&mut host, &shown, compression, &[SnapshotType::All]);
             let bytes = bytes.unwrap_or_else(|| panic!("{compression:?}"));
             let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
             assert_eq!(archive.len(), REPORTS.len());

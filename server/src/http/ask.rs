@@ -217,6 +217,21 @@ impl Web {
         }
     }
 
+    /// The same for a scrape, which needs a token and no permission.
+    ///
+    /// # Errors
+    /// That there is no answer.
+    pub(crate) async fn report_for_metrics(&self) -> Result<Box<NodeReport>, Answer> {
+        let event = |answer| HttpEvent::Report {
+            user_id: None,
+            answer,
+        };
+        match self.question(READ_LIMIT, event).await {
+            Some(Ok(report)) => Ok(report),
+            Some(Err(_)) | None => Err(Answer::no_answer()),
+        }
+    }
+
     async fn question<T>(
         &self,
         limit: Duration,

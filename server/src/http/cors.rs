@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::call::Head;
-use crate::config::Cors;
+use crate::config::HttpCors;
 
 /// The section of the configuration as headers.
 pub(crate) struct Policy {
@@ -17,7 +17,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn new(cors: &Cors) -> Self {
+    pub(crate) fn new(cors: &HttpCors) -> Self {
         Self {
             enabled: cors.enabled,
             any_origin: cors
@@ -79,6 +79,11 @@ mod tests {
     use super::super::route::Method;
     use super::*;
 
+    fn cors() -> HttpCors {
+        let config = crate::config::Config::parse("").expect("no file is legal");
+        config.http.cors
+    }
+
     fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
         let mut headers = answer.headers.iter();
         headers
@@ -96,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_preflight_is_answered_and_nothing_else_is() {
-        let policy = Policy::new(&Cors::default());
+        let policy = Policy::new(&cors());
         let answer = policy.preflight(&from("http://a", true)).unwrap();
         assert_eq!(answer.status, 200);
         assert_eq!(header(&answer, "access-control-allow-origin"), Some("*"));
@@ -107,10 +112,10 @@ mod tests {
 
     #[test]
     fn only_listed_origins_are_allowed() {
-        let policy = Policy::new(&Cors {
+        let policy = Policy::new(&HttpCors {
             allowed_origins: vec!["http://a".to_owned()],
             allow_credentials: true,
-            ..Cors::default()
+            ..cors()
         });
         let mark = |origin: &str| policy.mark(&from(origin, false), Answer::empty(200));
         let allowed = mark("http://a");

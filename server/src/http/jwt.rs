@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
-use crate::config::{Config, ConfigError, Expiry, Jwt};
+use crate::config::{Config, ConfigError, Expiry, HttpJwt, parse_expiry};
 
 /// What the cluster secret is hashed with to become the key.
 const KEY_CONTEXT: &str = "apache-iggy server http-jwt v1 psk->hs256-key";
@@ -175,7 +175,8 @@ impl Tokens {
             audience: jwt.audience.clone(),
             valid_issuers: jwt.valid_issuers.clone(),
             valid_audiences: jwt.valid_audiences.clone(),
-            life: jwt.access_token_expiry,
+            life: parse_expiry(&jwt.access_token_expiry)
+                .map_err(|reason| rule("access_token_expiry", &reason))?,
             not_before: jwt.not_before.0,
             skew: jwt.clock_skew.0.as_secs(),
             cluster_wide,
@@ -186,7 +187,8 @@ impl Tokens {
     pub(crate) fn issue(&self, user_id: u32, now: u64) -> Option<(String, u64)> {
         let life = match self.life {
             Expiry::After(life) => life.as_secs(),
-            Expiry::Never => NEVER_SECONDS,
+            // The default of a default: validation refuses it.
+            Expiry::Never | Expiry::ServerDefault => NEVER_SECONDS,
         };
         let claims = Claims {
             jti: uuid_v7(now)?,
@@ -255,7 +257,7 @@ fn rule(key: &str, reason: &str) -> ConfigError {
     }
 }
 
-fn secret(jwt: &Jwt, text: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+fn secret(jwt: &HttpJwt, text: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
     if !jwt.use_base64_secret {
         return Ok(Zeroizing::new(text.as_bytes().to_vec()));
     }

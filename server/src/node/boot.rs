@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -14,23 +14,28 @@ use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane as partition;
 use biplane_partition_plane::PartitionPlane;
-use tracing::{info, warn};
+use biplane_wire::response::TransportKind;
+use tracing::info;
 
 use super::root::{self, RootError};
 use super::{Inbox, Node};
-use crate::client::connection::{self, ClientEvent, ListenerState};
+use crate::client::connection::{self, ClientEvent, DoorKind, ListenerState};
 use crate::client::http::Glance;
 use crate::client::session::Clients;
+use crate::client::websocket;
 use crate::clock::{self, TickCounter};
-use crate::config::{Config, ConfigError, Identity};
-use crate::diagnostics::Diagnostics;
+use crate::config::{Config, ConfigError, Identity, ListenerTls, Variables};
+use crate::diagnostics::{Diagnostics, Shown};
+use crate::http::{HttpListener, HttpTlsFiles, Tokens, WebSetup};
 use crate::file_disk::{DataFolder, FileDisk, FolderError};
 use crate::mailbox::{self, Bell, Post};
+use crate::notify;
+use crate::observe::LogFiles;
 use crate::passwords::Passwords;
 use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
 use crate::runtime;
 use crate::supervised::Report;
-use crate::tls::{ClientTls, ReplicaTls, TlsError};
+use crate::tls::{ClientTls, ReplicaTls, TCP_KEYS, TlsError, WEBSOCKET_KEYS};
 
 /// Client requests waiting between all connections and the loop.
 const CLIENT_CAPACITY: usize = 1024;
@@ -38,14 +43,16 @@ const CLIENT_CAPACITY: usize = 1024;
 const DISK_THREADS: usize = 3;
 
 /// What a node is started with.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Settings {
-    /// The configuration file's content.
+    /// The configuration in effect.
     pub config: Config,
+    /// The environment, for the credentials of the root user.
+    pub variables: Variables,
     /// `--replica-id`.
     pub replica_id: Option<u8>,
-    /// `--data`, in place of the `path` key.
-    pub data: Option<PathBuf>,
+    /// The data folder.
+    pub(crate) folder: DataFolder,
     /// `--with-default-root-credentials`.
     pub with_default_root: bool,
     /// `--supervised`.
@@ -113,34 +120,55 @@ struct Security {
 }
 
 impl Node {
+    /// Clients are told the ports that were really bound.
+    fn note_bound(&mut self, transport: &'static str, bound: SocketAddr) {
+        let (identity, config) = (
+            Arc::make_mut(&mut self.identity),
+            Arc::make_mut(&mut self.config),
+        );
+        config.bound(&format!("{transport}.address"), bound);
+        config.bound_port(identity.replica, transport, bound.port());
+        identity.bound(|ports| match transport {
+            "websocket" => ports.websocket = bound.port(),
+            "http" => ports.http = bound.port(),
+            _ => ports.tcp = bound.port(),
+        });
+    }
+
+    /// Writes the configuration in effect, with the bound addresses, for whoever started the node.
+    fn write_current(&self, folder: &Path) -> Result<(), BootError> {
+        let path = folder.join("current_config.toml");
+        let written = || -> io::Result<()> {
+            // A reader that waits for the file never sees half of it.
+            let temporary = folder.join("current_config.toml.tmp");
+            std::fs::write(&temporary, self.config.effective_text())?;
+            std::fs::rename(&temporary, &path)
+        };
+        written().map_err(|source| {
+            let path = path.clone();
+            BootError::Folder(FolderError::Unusable { path, source })
+        })
+    }
+
     /// Opens everything. The node does not run until [`Node::run`].
     ///
     /// # Errors
     /// [`BootError`] with one sentence for the operator.
     pub fn boot(mut settings: Settings) -> Result<(Self, StopHandle), BootError> {
         let identity = Arc::new(Identity::new(&settings.config, settings.replica_id)?);
-        for section in settings.config.ignored_sections() {
-            warn!(
-                section,
-                "this section of the configuration file has no effect"
-            );
-        }
-        let listen = identity.client_listen_address(&settings.config)?;
         let security = Security {
             keys: keys(&settings.config)?,
             tls: replica_tls(&settings.config, &identity)?,
         };
+        let mut web = WebDoor::open(&settings.config, &identity)?;
         settings.config.forget_secrets();
-        let tls = &settings.config.tcp.tls;
-        let client_tls = tls.enabled.then(|| ClientTls::load(tls)).transpose()?;
-        let path = settings
-            .data
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(&settings.config.path));
-        let folder = DataFolder::open(&path)?;
+        let doors = Doors::open(&settings.config, &identity)?;
+        let folder = settings.folder;
+        let runtime_folder = folder.renew(&settings.config.runtime.path)?;
         let root = root::resolve(
             folder.path(),
             identity.clustered,
+            &settings.variables,
             settings.with_default_root,
         )?;
         let view = folder.view();
@@ -182,17 +210,21 @@ impl Node {
 
         let listener = Arc::new(ListenerState {
             message_size_max: message_size_max(&settings.config),
+            outbox_capacity: settings.config.message_bus.peer_queue_capacity,
             events: senders.clients.clone(),
-            tls: client_tls,
             handshake_grace: settings.config.message_bus.handshake_grace.0,
             close_grace: settings.config.message_bus.close_grace.0,
             closing: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
         });
         let disk = FileDisk::start(&folder, DISK_THREADS, &disk_post)?;
         let passwords = Passwords::start(&password_post)?;
-        let config = format!("{:#?}\n", settings.config);
-        let diagnostics = Diagnostics::start(folder.path().to_owned(), config, &diagnostics_post)?;
+        let shown = Shown {
+            config: settings.config.effective_text(),
+            log: LogFiles::current(&settings.config.logging, folder.path()),
+        };
+        let diagnostics = Diagnostics::start(folder.path().to_owned(), shown, &diagnostics_post)?;
         let mut node = Self {
             identity,
             config: Arc::new(settings.config),
@@ -209,6 +241,7 @@ impl Node {
             metadata_out: outputs,
             partition_out: Vec::new(),
             mesh: None,
+            http: None,
             listener,
             folder,
             view,
@@ -223,19 +256,49 @@ impl Node {
         };
         node.open_partitions();
         node.flush();
-        node.listen(listen, security, &senders)?;
+        node.listen(doors, security, &senders)?;
+        if let Some(web) = web.take() {
+            node.listen_http(web, &senders)?;
+        }
+        node.write_current(&runtime_folder)?;
+        notify::ready();
         Ok((node, StopHandle { stop: senders.stop }))
+    }
+
+    fn listen_http(&mut self, web: WebDoor, senders: &Senders) -> Result<(), BootError> {
+        let listener = peer::bind(web.address)?;
+        let bound = listener.local_addr()?;
+        self.note_bound("http", bound);
+        info!(transport = "http", address = %bound, tls = web.tls.is_some(), "clients are served");
+        let setup = WebSetup {
+            config: self.config.http.clone(),
+            identity: Arc::clone(&self.identity),
+            tokens: web.tokens,
+            glance: Arc::clone(&self.glance),
+            events: senders.clients.clone(),
+            message_size_max: message_size_max(&self.config),
+            client_table_max: self.config.metadata.clients_table_max,
+            tls: web.tls,
+        };
+        self.http = Some(HttpListener::start(listener, setup));
+        Ok(())
     }
 
     fn listen(
         &mut self,
-        client: SocketAddr,
+        doors: Doors,
         security: Security,
         senders: &Senders,
     ) -> Result<(), BootError> {
-        if self.config.tcp.enabled {
-            let listener = peer::bind(client)?;
-            runtime::spawn(connection::accept(listener, Arc::clone(&self.listener)));
+        let mut client = None;
+        for door in doors.0 {
+            let listener = peer::bind(door.address)?;
+            let bound = listener.local_addr()?;
+            self.note_bound(door.transport(), bound);
+            client.get_or_insert(bound);
+            info!(transport = door.transport(), address = %bound, "clients are served");
+            let state = Arc::clone(&self.listener);
+            runtime::spawn(connection::accept(listener, door.kind, state));
         }
         let replica = self.identity.own().replica_address;
         if let Some(listen) = replica {
@@ -250,14 +313,16 @@ impl Node {
         info!(
             node = %self.identity.replica,
             cluster = %self.identity.cluster_name,
-            clients = %client,
+            clients = ?client,
             replicas = ?replica,
             "listening"
         );
         if self.supervised {
             Report::Listening {
                 node: self.identity.replica.0,
-                client: client.to_string(),
+                client: client
+                    .map(|address| address.to_string())
+                    .unwrap_or_default(),
                 replica: replica
                     .map(|address| address.to_string())
                     .unwrap_or_default(),
@@ -265,6 +330,74 @@ impl Node {
             .print();
         }
         Ok(())
+    }
+}
+
+/// A client listener that is not bound yet.
+struct Door {
+    address: SocketAddr,
+    kind: DoorKind,
+}
+
+/// The client listeners of a node.
+struct Doors(Vec<Door>);
+
+impl Doors {
+    /// Loads certificates and settles addresses; nothing is bound.
+    fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
+        let mut doors = Vec::new();
+        let tls = |key, section: &ListenerTls| {
+            let wanted = section.enabled;
+            wanted.then(|| ClientTls::load(key, section)).transpose()
+        };
+        if config.tcp.enabled {
+            doors.push(Door {
+                address: identity.client_listen_address(config)?,
+                kind: DoorKind::tcp(tls(TCP_KEYS, &config.tcp.tls)?),
+            });
+        }
+        if config.websocket.enabled {
+            let section = &config.websocket;
+            let limits = websocket::Limits::of(section, config.message_bus.max_message_size.0);
+            let tls = tls(WEBSOCKET_KEYS, &section.tls)?;
+            doors.push(Door {
+                address: identity.websocket_listen_address(config)?,
+                kind: DoorKind::websocket(tls, limits),
+            });
+        }
+        Ok(Self(doors))
+    }
+}
+
+impl Door {
+    /// The section of the configuration it comes from.
+    fn transport(&self) -> &'static str {
+        match self.kind.transport() {
+            TransportKind::WebSocket => "websocket",
+            _ => "tcp",
+        }
+    }
+}
+
+/// The HTTP listener before it is bound: what needs secrets and files.
+struct WebDoor {
+    address: SocketAddr,
+    tokens: Tokens,
+    tls: Option<HttpTlsFiles>,
+}
+
+impl WebDoor {
+    fn open(config: &Config, identity: &Identity) -> Result<Option<Self>, BootError> {
+        let section = &config.http;
+        if !section.enabled {
+            return Ok(None);
+        }
+        let tls = section.tls.enabled;
+        Ok(Some(Self {
+            address: identity.http_listen_address(config)?,
+            tokens: Tokens::new(config)?,
+            tls: tls.then(|| HttpTlsFiles::load(&section.tls)).transpose()?,
+        }))
     }
 }
 
@@ -347,6 +480,7 @@ fn metadata_config(
 ) -> metadata::Config {
     let cluster = &config.cluster;
     let wedged = cluster.superblock_wedged_fatal_timeout;
+    let tokens = &config.personal_access_token.cleaner;
     metadata::Config {
         cluster: identity.cluster,
         replica: identity.replica,
@@ -368,6 +502,11 @@ fn metadata_config(
                 0
             } else {
                 wedged.ticks()
+            },
+            token_cleaner_ticks: if tokens.enabled {
+                tokens.interval.ticks()
+            } else {
+                0
             },
             ..metadata::Timers::default()
         },
@@ -392,6 +531,8 @@ fn partition_config(config: &Config, identity: &Identity, seed: u64) -> partitio
             wal_bytes_max: section.wal_bytes_max.0,
             message_bytes_max: config.message_bus.max_message_size.as_usize(),
             transfer_artifact_bytes_max: section.transfer_artifact_bytes_max.0,
+            transfers_served_max: transfers_served(config),
+            reconcile_ticks: config.sharding.reconcile_periodic_interval.ticks().into(),
             repair_chunk_max: cluster.repair_chunk_max,
             repair_retry_ticks: cluster.repair_retry_interval.ticks(),
             repair_gap_debounce_ticks: cluster.repair_gap_debounce_interval.ticks().max(50),
@@ -403,6 +544,15 @@ fn partition_config(config: &Config, identity: &Identity, seed: u64) -> partitio
         view_probe_attempts_max: narrow(cluster.view_probe_attempts_max),
         seed,
     }
+}
+
+/// How many transfers may be served at once (chapter 09 section 5.10).
+fn transfers_served(config: &Config) -> usize {
+    const ARTIFACT_MIN: u64 = (1 << 30) + (64 << 20);
+    let section = &config.partition;
+    let artifact = section.transfer_artifact_bytes_max.0.max(ARTIFACT_MIN);
+    let slots = section.transfer_served_cache_bytes_max.0 / artifact;
+    usize::try_from(slots).unwrap_or(usize::MAX).max(1)
 }
 
 /// Validated values fit; the limit of the narrow type stands for anything else.

@@ -13,6 +13,7 @@ use tracing::{error, info};
 use super::{Node, NodeEnd};
 use crate::client::session::Wait;
 use crate::clock;
+use crate::notify;
 use crate::passwords::PasswordDone;
 use crate::peer::PeerEvent;
 use crate::runtime;
@@ -21,8 +22,6 @@ use crate::runtime;
 const BUDGET: usize = 128;
 /// Ticks between looks at held requests, and at idle sessions.
 const HELD_TICKS: u64 = 5;
-/// Ticks a stopping node waits for its flushes.
-const STOP_BUDGET_TICKS: u64 = 500;
 /// Ticks a stopping node listens longer than one commit interval, and at most.
 const DRAIN_MARGIN_TICKS: u64 = 10;
 const DRAIN_TICKS_MAX: u64 = 200;
@@ -39,10 +38,10 @@ impl Node {
             self.serve_held_when_due();
             self.serve_ready();
             self.report_role();
-            if let Some(reason) = self.halted.take() {
+            if let Some((reason, status)) = self.halted.take() {
                 error!(%reason, "the node stops");
                 self.close().await;
-                return NodeEnd::Halted(reason);
+                return NodeEnd::Halted { reason, status };
             }
             if self.inbox.stop.try_recv().is_ok() {
                 self.stop().await;
@@ -201,6 +200,7 @@ impl Node {
     /// of commit broadcasts before it flushes.
     async fn stop(&mut self) {
         info!("stopping");
+        notify::stopping();
         self.listener.closing.store(true, Ordering::Relaxed);
         if self.mesh.is_some() {
             let interval = u64::from(self.config.cluster.commit_broadcast_interval.ticks());
@@ -209,7 +209,8 @@ impl Node {
         }
         self.step_partitions(partition::Input::FlushAll);
         self.flush();
-        let deadline = self.tick + STOP_BUDGET_TICKS;
+        let budget = self.config.sharding.shutdown_drain_timeout.ticks();
+        let deadline = self.tick + u64::from(budget);
         while !self.partitions.is_flushed() && self.tick < deadline && self.halted.is_none() {
             self.wait().await;
             while let Ok(completion) = self.inbox.disk.try_recv() {
@@ -239,6 +240,9 @@ impl Node {
     async fn close(&mut self) {
         self.listener.closing.store(true, Ordering::Relaxed);
         self.clients.close_all();
+        if let Some(http) = self.http.take() {
+            http.shut_down();
+        }
         let refused = self.listener.refused.load(Ordering::Relaxed);
         info!(refused, "client frames that were no requests");
         if let Some(mesh) = self.mesh.take() {

@@ -19,6 +19,22 @@ use crate::supervised::Report;
 /// Ticks between looks at the partitions of a node that has just started.
 const READY_TICKS: u64 = 5;
 
+/// Exit statuses of chapter 09 section 3.
+const EXIT_FAILURE: u8 = 1;
+const EXIT_LOG_LOST: u8 = 2;
+const EXIT_SUPERBLOCK_STUCK: u8 = 3;
+
+fn exit_status(reason: &metadata::HaltReason) -> u8 {
+    match reason {
+        metadata::HaltReason::SuperblockStuck => EXIT_SUPERBLOCK_STUCK,
+        metadata::HaltReason::Journal(_)
+        | metadata::HaltReason::Replica(biplane_vsr::HaltReason::AppendFailed { .. }) => {
+            EXIT_LOG_LOST
+        }
+        metadata::HaltReason::Replica(_) | metadata::HaltReason::Undecodable { .. } => EXIT_FAILURE,
+    }
+}
+
 impl Node {
     /// Steps the metadata plane; outputs wait for [`Node::flush`].
     pub(crate) fn step_metadata(&mut self, input: metadata::Input) {
@@ -95,7 +111,10 @@ impl Node {
             Output::Session(SessionChange::Ended { client }) => self.unbind_older(client, None),
             Output::Confirmed => self.step_partitions(partition::Input::TopologyConfirmed),
             Output::Role(change) => info!(?change, "metadata role"),
-            Output::Halt(reason) => self.halt(format!("metadata plane: {reason:?}")),
+            Output::Halt(reason) => {
+                let status = exit_status(&reason);
+                self.halt(format!("metadata plane: {reason:?}"), status);
+            }
         }
     }
 
@@ -128,7 +147,9 @@ impl Node {
                     primary = %change.primary, leads = change.is_primary, "partition role");
             }
             Output::Fenced { group, reason } => warn!(%group, %reason, "partition fenced"),
-            Output::Halt { group, reason } => self.halt(format!("partition {group}: {reason}")),
+            Output::Halt { group, reason } => {
+                self.halt(format!("partition {group}: {reason}"), EXIT_FAILURE);
+            }
         }
     }
 
@@ -145,8 +166,8 @@ impl Node {
     }
 
     /// Remembers the first reason; the loop ends at its next turn.
-    fn halt(&mut self, reason: String) {
-        self.halted.get_or_insert(reason);
+    fn halt(&mut self, reason: String, status: u8) {
+        self.halted.get_or_insert((reason, status));
     }
 
     fn drop_waiting(&mut self, waiting: &Waiting) {

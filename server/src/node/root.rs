@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use biplane_metadata_plane::RootUser;
 use tracing::{info, warn};
 
+use crate::config::Variables;
 use crate::passwords;
 
 const USERNAME: &str = "IGGY_ROOT_USERNAME";
@@ -61,8 +62,11 @@ pub enum RootError {
 }
 
 /// The credentials that the environment and the command line give.
-fn given(with_default: bool) -> Result<Option<(String, String)>, RootError> {
-    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+fn given(variables: &Variables, with_default: bool) -> Result<Option<(String, String)>, RootError> {
+    let variable = |name| variables.get(name).map(str::to_owned);
+    if with_default && variable(USERNAME).and(variable(PASSWORD)).is_some() {
+        warn!("--with-default-root-credentials is ignored: {USERNAME} and {PASSWORD} are set");
+    }
     let default = || with_default.then(|| DEFAULT.to_owned());
     let pair = (
         variable(USERNAME).or_else(default),
@@ -98,9 +102,10 @@ fn given(with_default: bool) -> Result<Option<(String, String)>, RootError> {
 pub(super) fn resolve(
     folder: &Path,
     clustered: bool,
+    variables: &Variables,
     with_default: bool,
 ) -> Result<RootUser, RootError> {
-    let given = given(with_default)?;
+    let given = given(variables, with_default)?;
     let path = folder.join("metadata").join("root.user");
     if let Some(stored) = read(&path)? {
         return Ok(stored);
@@ -179,15 +184,46 @@ mod tests {
     #[test]
     fn a_stored_root_user_wins_and_damage_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let first = resolve(folder.path(), true, true).unwrap();
+        let first = resolve(folder.path(), true, &Variables::default(), true).unwrap();
         assert_eq!(first.username, DEFAULT);
-        let again = resolve(folder.path(), true, false).unwrap();
+        let again = resolve(folder.path(), true, &Variables::default(), false).unwrap();
         assert_eq!(again.password_hash, first.password_hash);
         let path = folder.path().join("metadata").join("root.user");
         fs::write(&path, "iggy\n").unwrap();
         assert!(matches!(
-            resolve(folder.path(), true, true),
+            resolve(folder.path(), true, &Variables::default(), true),
             Err(RootError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn half_of_the_credentials_or_wrong_ones_are_refused_at_every_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |pairs: &[(&str, &str)]| {
+            Variables::of(
+                pairs
+                    .iter()
+                    .map(|(a, b)| ((*a).to_owned(), (*b).to_owned())),
+            )
+        };
+        let good = of(&[(USERNAME, "admin"), (PASSWORD, "secret")]);
+        let first = resolve(folder.path(), true, &good, false).unwrap();
+        assert_eq!(first.username, "admin");
+        let half = of(&[(USERNAME, "admin")]);
+        let refused = resolve(folder.path(), true, &half, false);
+        assert!(matches!(refused, Err(RootError::Half)));
+        for pairs in [
+            [(USERNAME, "ab"), (PASSWORD, "secret")],
+            [(USERNAME, "admin"), (PASSWORD, "12")],
+        ] {
+            let refused = resolve(folder.path(), true, &of(&pairs), false);
+            assert!(
+                matches!(refused, Err(RootError::Length { .. })),
+                "{pairs:?}"
+            );
+        }
+        let empty = tempfile::tempdir().unwrap();
+        let refused = resolve(empty.path(), true, &Variables::default(), false);
+        assert!(matches!(refused, Err(RootError::Missing)));
     }
 }

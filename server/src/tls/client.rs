@@ -13,8 +13,13 @@ use super::{Credentials, TlsError, TlsRefusal, provider};
 use crate::config::ListenerTls;
 use crate::runtime::TcpStream;
 
-const CERT_KEY: &str = "tcp.tls.cert_file";
-const KEY_KEY: &str = "tcp.tls.key_file";
+/// The keys of a listener's files, for errors: certificate and key.
+pub(crate) type FileKeys = (&'static str, &'static str);
+
+/// Those of the TCP listener.
+pub(crate) const TCP_KEYS: FileKeys = ("tcp.tls.cert_file", "tcp.tls.key_file");
+/// Those of the WebSocket listener.
+pub(crate) const WEBSOCKET_KEYS: FileKeys = ("websocket.tls.cert_file", "websocket.tls.key_file");
 /// The name in a certificate that is minted.
 const MINTED_NAME: &str = "localhost";
 
@@ -30,16 +35,16 @@ impl ClientTls {
     ///
     /// # Errors
     /// [`TlsError`] that names the key of the configuration.
-    pub(crate) fn load(section: &ListenerTls) -> Result<Self, TlsError> {
+    pub(crate) fn load(keys: FileKeys, section: &ListenerTls) -> Result<Self, TlsError> {
         let cert = Path::new(&section.cert_file);
         let credentials = if section.self_signed && !cert.exists() {
             info!(name = MINTED_NAME, "minting a certificate for clients");
             Credentials::mint(vec![MINTED_NAME.to_owned()])?
         } else {
-            Credentials::load((CERT_KEY, cert), (KEY_KEY, Path::new(&section.key_file)))?
+            Credentials::load((keys.0, cert), (keys.1, Path::new(&section.key_file)))?
         };
         let refused = |source| TlsError::Refused {
-            key: CERT_KEY,
+            key: keys.0,
             source,
         };
         let config = ServerConfig::builder_with_provider(provider())

@@ -30,6 +30,10 @@ repair_retry_interval = "300ms"
 repair_gap_debounce_interval = "500ms"
 "#;
 
+/// Clients come over TCP alone.
+const TCP_ONLY: &str =
+    "[quic]\nenabled = false\n[http]\nenabled = false\n[websocket]\nenabled = false\n";
+
 /// Sections that a test adds to a node's file: `[cluster.auth]`, `[cluster.tls]` and the like.
 pub(crate) fn auth(secret: &str) -> String {
     format!("[cluster.auth]\nenabled = true\nshared_secret = \"{secret}\"\n")
@@ -132,7 +136,7 @@ impl Nodes {
     /// Writes the file of `node`.
     pub(crate) fn configure(&self, node: usize, setup: &NodeSetup) {
         let mut text = format!(
-            "[message_bus]\nreconnect_period = \"500ms\"\nhandshake_grace = \"2s\"\n\n\
+            "{TCP_ONLY}[message_bus]\nreconnect_period = \"500ms\"\nhandshake_grace = \"2s\"\n\n\
              [cluster]\nenabled = true\nname = \"{}\"\n{TIMERS}\n{}",
             setup.cluster, setup.sections
         );
@@ -168,7 +172,7 @@ impl Nodes {
     /// Starts node 0 without clustering.
     pub(crate) fn start_single(&mut self, sections: &str) {
         let text = format!(
-            "{sections}[tcp]\naddress = \"{}\"\n",
+            "{TCP_ONLY}{sections}[tcp]\naddress = \"{}\"\n",
             self.client_address(0)
         );
         fs::write(self.config(0), text).expect("the configuration file");
@@ -196,9 +200,9 @@ impl Nodes {
             .arg("--data")
             .arg(self.folder.path().join(format!("data-{node}")))
             .env("RUST_LOG", self.log_level)
-            .env_remove("IGGY_CONFIG_PATH")
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")
+            .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
             // A supervised node stops when this pipe closes, so it cannot outlive a test process
             // that is itself killed.
             .stdin(Stdio::piped())

@@ -130,6 +130,8 @@ class Cluster:
         text += "[cluster.auth]\nenabled = true\nshared_secret = \"%s\"\n" % SECRET
         if tls:
             text += "[cluster.tls]\nenabled = true\nself_signed = true\n"
+        for transport in ("quic", "http", "websocket"):
+            text += "[%s]\nenabled = false\n" % transport
         for host in range(HOSTS):
             text += "[[cluster.nodes]]\nname = \"n%d\"\nip = \"%s\"\nreplica_id = %d\n" % (host, address(host), host)
             text += "ports = { tcp = 8090, tcp_replica = 9090 }\n"

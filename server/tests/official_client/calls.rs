@@ -42,7 +42,7 @@ async fn every_call_works_on_a_cluster() {
 async fn every_call_works_on_a_single_node() {
     let folder = TestFolder::new();
     let _turn = turn();
-    let port = HeldPorts::shaped(&[0, 1_000]).ports[0];
+    let port = HeldPorts::shaped(&[0, 100, 1_000]).ports[0];
     let mut dev = DevCluster::start(1, port, folder.path());
     dev.ready();
     every_call((Ipv4Addr::LOCALHOST, port).into()).await;

@@ -17,7 +17,7 @@ const NODES: u8 = 3;
 const STREAM: &str = "orders";
 const TOPIC: &str = "events";
 /// Client ports from the base on, replica ports a thousand above.
-const SHAPE: [u16; 6] = [0, 1, 2, 1_000, 1_001, 1_002];
+const SHAPE: [u16; 9] = [0, 1, 2, 100, 101, 102, 1_000, 1_001, 1_002];
 
 fn free_ports() -> Vec<u16> {
     HeldPorts::shaped(&SHAPE).ports.clone()

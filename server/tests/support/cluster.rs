@@ -41,22 +41,36 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 struct Node {
     client: SocketAddr,
+    websocket: SocketAddr,
     process: Option<Child>,
 }
 
 impl Cluster {
     /// Starts all nodes and waits until each of them serves logins and they name one primary.
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more sections in the file. A node with TLS for TCP clients cannot be asked
+    /// whether it serves, so a caller must not add that.
+    pub(crate) fn start_with(sections: &str) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
-        let held = HeldPorts::any(2 * NODES as u16);
-        let (clients, replicas) = held.ports.split_at(NODES);
+        let held = HeldPorts::any(3 * NODES as u16);
+        let (clients, rest) = held.ports.split_at(NODES);
+        let (websockets, replicas) = rest.split_at(NODES);
         let config = folder.path().join("cluster.toml");
-        fs::write(&config, config_text(clients, replicas)).expect("the configuration file");
+        fs::write(
+            &config,
+            config_text(clients, websockets, replicas, sections),
+        )
+        .expect("the configuration file");
         let nodes = clients
             .iter()
-            .map(|port| Node {
+            .zip(websockets)
+            .map(|(port, websocket)| Node {
                 client: (Ipv4Addr::LOCALHOST, *port).into(),
+                websocket: (Ipv4Addr::LOCALHOST, *websocket).into(),
                 process: None,
             })
             .collect();
@@ -77,6 +91,11 @@ impl Cluster {
     /// Client address of `node`.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.nodes[node].client
+    }
+
+    /// WebSocket address of `node`.
+    pub(crate) fn websocket(&self, node: usize) -> SocketAddr {
+        self.nodes[node].websocket
     }
 
     /// Client addresses in order of replica id.
@@ -199,9 +218,9 @@ impl Cluster {
             .arg(&self.config)
             .arg("--data")
             .arg(self.folder.path().join(format!("data-{node}")))
-            .env_remove("IGGY_CONFIG_PATH")
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")
+            .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
             // A supervised node stops when this pipe closes, so it cannot outlive a test process
             // that is itself killed.
             .stdin(Stdio::piped())
@@ -227,15 +246,19 @@ impl Drop for Cluster {
     }
 }
 
-fn config_text(clients: &[u16], replicas: &[u16]) -> String {
+fn config_text(clients: &[u16], websockets: &[u16], replicas: &[u16], sections: &str) -> String {
     let mut text = String::from("[message_bus]\nreconnect_period = \"200ms\"\n\n");
+    text.push_str("[quic]\nenabled = false\n[http]\nenabled = false\n");
+    text.push_str(sections);
     text.push_str("[cluster]\nenabled = true\nname = \"end-to-end\"\n");
     text.push_str(TIMERS);
-    for (node, (client, replica)) in clients.iter().zip(replicas).enumerate() {
+    let ports = clients.iter().zip(websockets).zip(replicas);
+    for (node, ((client, websocket), replica)) in ports.enumerate() {
         let _ = write!(
             text,
             "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
-             replica_id = {node}\nports = {{ tcp = {client}, tcp_replica = {replica} }}\n"
+             replica_id = {node}\nports = {{ tcp = {client}, websocket = {websocket}, \
+             tcp_replica = {replica} }}\n"
         );
     }
     text

@@ -71,7 +71,18 @@ pub(crate) fn text(output: &Output) -> String {
 
 impl DevCluster {
     pub(crate) fn start(nodes: u8, base_port: u16, data: &Path) -> Self {
-        let mut process = command(nodes, base_port, data)
+        Self::spawn(command(nodes, base_port, data), data)
+    }
+
+    /// With TLS everywhere.
+    pub(crate) fn start_tls(nodes: u8, base_port: u16, data: &Path) -> Self {
+        let mut command = command(nodes, base_port, data);
+        command.arg("--tls");
+        Self::spawn(command, data)
+    }
+
+    fn spawn(mut command: Command, data: &Path) -> Self {
+        let mut process = command
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
