@@ -47,7 +47,7 @@ pub enum FolderError {
 
 /// The data folder, held exclusively for as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct DataFolder {
+pub struct DataFolder {
     root: PathBuf,
     _lock: File,
 }
@@ -57,7 +57,7 @@ impl DataFolder {
     ///
     /// # Errors
     /// [`FolderError`] with a sentence for the operator.
-    pub(crate) fn open(root: &Path) -> Result<Self, FolderError> {
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
         let unusable = |source| FolderError::Unusable {
             path: root.to_owned(),
             source,
@@ -81,7 +81,7 @@ impl DataFolder {
     ///
     /// # Errors
     /// [`FolderError::Unusable`] for what cannot be deleted.
-    pub(crate) fn empty(&self) -> Result<(), FolderError> {
+    pub fn empty(&self) -> Result<(), FolderError> {
         let unusable = |path: PathBuf| |source| FolderError::Unusable { path, source };
         let entries = fs::read_dir(&self.root).map_err(unusable(self.root.clone()))?;
         for entry in entries {

@@ -34,13 +34,14 @@ use crate::client::session::Clients;
 use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
 use crate::diagnostics::{Diagnostics, DiagnosticsDone};
-use crate::file_disk::{DataFolder, FileDisk, FileView};
+use crate::file_disk::{FileDisk, FileView};
 use crate::http::HttpListener;
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
 use crate::runtime::Receiver;
 
+pub use crate::file_disk::{DataFolder, FolderError};
 pub use boot::{BootError, Settings, StopHandle};
 
 /// The server version told to clients.

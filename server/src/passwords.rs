@@ -14,8 +14,12 @@ use crossbeam::channel::{self, TrySendError};
 
 use crate::mailbox::Post;
 
-/// Jobs that may wait.
-const QUEUE_CAPACITY: usize = 1024;
+/// Jobs that may wait. A right password waits behind all the wrong ones, so the queue is short: who
+/// does not fit is told at once to come again.
+const QUEUE_CAPACITY: usize = 256;
+/// Added to the niceness of the threads: somebody who guesses passwords takes the time that the
+/// node's loop leaves, and not more.
+const NICENESS: i32 = 10;
 /// Hashes computed side by side; each takes 19 MiB.
 const THREADS: usize = 2;
 const SALT_LENGTH: usize = 16;
@@ -75,6 +79,10 @@ impl Passwords {
             thread::Builder::new()
                 .name(format!("password-{index}"))
                 .spawn(move || {
+                    // The calling thread's own, not the process's.
+                    if let Err(error) = rustix::process::nice(NICENESS) {
+                        tracing::debug!(%error, "password threads keep their priority");
+                    }
                     // Verified when a user does not exist, so that the answer takes as long.
                     let dummy = hash("no such password").unwrap_or_default();
                     for job in jobs {

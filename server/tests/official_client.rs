@@ -8,6 +8,8 @@
 mod abuse;
 #[path = "official_client/calls.rs"]
 mod calls;
+#[path = "official_client/crowd.rs"]
+mod crowd;
 #[path = "official_client/delivery.rs"]
 mod delivery;
 #[path = "official_client/dev.rs"]
@@ -16,6 +18,8 @@ mod dev;
 mod drop_in;
 #[path = "official_client/failover.rs"]
 mod failover;
+#[path = "official_client/high_level.rs"]
+mod high_level;
 #[path = "official_client/ledger.rs"]
 mod ledger;
 mod support;

@@ -52,7 +52,7 @@ pub struct Settings {
     /// `--replica-id`.
     pub replica_id: Option<u8>,
     /// The data folder.
-    pub(crate) folder: DataFolder,
+    pub folder: DataFolder,
     /// `--with-default-root-credentials`.
     pub with_default_root: bool,
     /// `--supervised`.

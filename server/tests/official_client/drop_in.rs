@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use iggy::prelude::{Client, StreamClient, SystemClient};
+use iggy::prelude::{Client, ClusterClient, StreamClient};
 
 use crate::support::sdk::connect_as;
 use crate::support::{TestFolder, Turn, turn, wait_until};

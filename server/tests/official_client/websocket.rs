@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use async_tungstenite::tungstenite::{Bytes, Message, WebSocket, client};
-use biplane_wire::{ClientId, Command, Header as _, Operation, RequestHeader};
+use biplane_wire::{ClientId, Command, Operation, RequestHeader};
 use iggy::prelude::{
-    AutoLogin, Client, Credentials, Identifier, IggyClient, IggyClientBuilder, IggyDuration,
-    IggyMessage, MessageClient, NonZeroIggyDuration, Partitioning, StreamClient, SystemClient,
+    AutoLogin, Client, ClusterClient, Credentials, Identifier, IggyClient, IggyClientBuilder,
+    IggyDuration, IggyMessage, MessageClient, NonZeroIggyDuration, Partitioning, StreamClient,
+    SystemClient,
 };
 use tokio::time::timeout;
 

@@ -103,6 +103,19 @@ impl Cluster {
         self.nodes.iter().map(|node| node.client).collect()
     }
 
+    /// Memory of `node` that is in use, in bytes; 0 where the system does not tell.
+    pub(crate) fn memory(&self, node: usize) -> u64 {
+        let process = self.nodes[node].process.as_ref().expect("the node runs");
+        let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
+        status
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+                line.split_whitespace().nth(1)?.parse::<u64>().ok()
+            })
+            .map_or(0, |kib| kib << 10)
+    }
+
     /// Kills `node` with SIGKILL and reaps it.
     pub(crate) fn kill9(&mut self, node: usize) {
         let mut process = self.nodes[node].process.take().expect("the node runs");

@@ -89,9 +89,40 @@ impl RawClient {
 
     /// Connects and logs in as root.
     pub(crate) fn login(address: SocketAddr) -> Result<Self, RawError> {
+        Self::login_as(address, USER, PASSWORD)
+    }
+
+    /// Connects and logs in.
+    pub(crate) fn login_as(
+        address: SocketAddr,
+        user: &str,
+        password: &str,
+    ) -> Result<Self, RawError> {
         let mut raw = Self::connect(address)?;
-        raw.register(USER, PASSWORD)?;
+        raw.register(user, password)?;
         Ok(raw)
+    }
+
+    /// On a socket that somebody else has connected.
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            client: 7,
+            session: 0,
+            request: 1,
+        }
+    }
+
+    /// The socket, and a poll of partition 0 from its start as bytes to write to it.
+    pub(crate) fn into_poll(self, stream: &str, topic: &str, count: u32) -> (TcpStream, Vec<u8>) {
+        let body = poll_body(stream, topic, 0, 0, count);
+        let mut header = RequestHeader::new(Command::Request);
+        header.set_client(ClientId(self.client));
+        header.set_operation(Operation::NonReplicated);
+        header.set_code(ClientCode::PollMessages.as_u32());
+        header.set_session(self.session);
+        header.set_request(RequestNumber(self.request));
+        (self.stream, Message::from_parts(header, &body).to_vec())
     }
 
     fn register(&mut self, user: &str, password: &str) -> Result<(), RawError> {
@@ -140,18 +171,7 @@ impl RawClient {
         offset: u64,
         count: u32,
     ) -> Result<RawPolled, RawError> {
-        // Consumer 1, then the two names.
-        let mut body = vec![1, 1, 4, 1, 0, 0, 0];
-        for text in [stream, topic] {
-            body.push(2);
-            name(&mut body, text);
-        }
-        body.push(1);
-        body.extend_from_slice(&partition.to_le_bytes());
-        body.push(1);
-        body.extend_from_slice(&offset.to_le_bytes());
-        body.extend_from_slice(&count.to_le_bytes());
-        body.push(0);
+        let body = poll_body(stream, topic, partition, offset, count);
         let reply = self.read(ClientCode::PollMessages, &body)?;
         RawPolled::decode(&reply).map_err(|reason| {
             RawError::Broken(format!(
@@ -259,6 +279,22 @@ impl RawClient {
         self.stream.read_exact(&mut frame[HEADER_SIZE..])?;
         Message::from_bytes(&frame).map_err(|error| RawError::Broken(error.to_string()))
     }
+}
+
+fn poll_body(stream: &str, topic: &str, partition: u32, offset: u64, count: u32) -> Vec<u8> {
+    // Consumer 1, then the two names.
+    let mut body = vec![1, 1, 4, 1, 0, 0, 0];
+    for text in [stream, topic] {
+        body.push(2);
+        name(&mut body, text);
+    }
+    body.push(1);
+    body.extend_from_slice(&partition.to_le_bytes());
+    body.push(1);
+    body.extend_from_slice(&offset.to_le_bytes());
+    body.extend_from_slice(&count.to_le_bytes());
+    body.push(0);
+    body
 }
 
 fn name(body: &mut Vec<u8>, text: &str) {
