@@ -36,8 +36,8 @@ pub use sections::{
     AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, Http, HttpCors, HttpJwt, HttpTls,
     ListenerTls, Logging, Ports, RosterNode, WebSocket,
 };
-pub(crate) use values::{Expiry, parse_expiry};
 pub use values::{ConfigDuration, ConfigSize, Secret};
+pub(crate) use values::{Expiry, parse_expiry};
 pub use variables::{Variables, is_configuration};
 
 use problem::Problems;

@@ -44,11 +44,6 @@ pub async fn sleep(duration: Duration) {
     async_std::task::sleep(duration).await;
 }
 
-/// A timer that may be kept and looked at by hand.
-pub fn timer(duration: Duration) -> impl Future<Output = ()> + Send + Sync + 'static {
-    async_std::task::sleep(duration)
-}
-
 /// The result of `future`, or `None` when `duration` passes first.
 pub async fn timeout<F: Future>(duration: Duration, future: F) -> Option<F::Output> {
     async_std::future::timeout(duration, future).await.ok()

@@ -153,9 +153,9 @@ async fn token(args: &StatusArgs, peers: &Peers) -> Result<String, StatusError> 
     };
     let answer = exchange(args.address, &request, peers).await?;
     let token = answer["access_token"]["token"].as_str();
-    token
-        .map(str::to_owned)
-        .ok_or(StatusError::NoAnswer { address: args.address })
+    token.map(str::to_owned).ok_or(StatusError::NoAnswer {
+        address: args.address,
+    })
 }
 
 async fn exchange(
@@ -196,7 +196,11 @@ async fn get(
     exchange(address, &request, peers).await
 }
 
-async fn look(address: SocketAddr, token: &str, peers: &Peers) -> Result<ClusterStatus, StatusError> {
+async fn look(
+    address: SocketAddr,
+    token: &str,
+    peers: &Peers,
+) -> Result<ClusterStatus, StatusError> {
     let own = get(address, "/status", token, peers).await?;
     let metadata = get(address, "/cluster/metadata", token, peers).await?;
     let roster = metadata["nodes"].as_array().cloned().unwrap_or_default();
@@ -221,7 +225,9 @@ async fn look(address: SocketAddr, token: &str, peers: &Peers) -> Result<Cluster
         let text = |stats: &Value, key: &str| stats[key].as_str().unwrap_or("?").to_owned();
         nodes.push(NodeStatus {
             name,
-            address: theirs.map(|address| address.to_string()).unwrap_or_default(),
+            address: theirs
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
             report,
             disk: stats.map(|stats| {
                 let (free, total) = ("free_disk_space", "total_disk_space");

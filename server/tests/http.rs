@@ -9,4 +9,6 @@ mod edges;
 mod fuzz;
 #[path = "http/official.rs"]
 mod official;
+#[path = "http/status.rs"]
+mod status;
 mod support;

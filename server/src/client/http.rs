@@ -165,7 +165,6 @@ impl Glance {
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
-
 }
 
 impl Node {
@@ -265,11 +264,7 @@ impl Node {
         Ok(topic.settings().durability)
     }
 
-    fn identify(
-        &mut self,
-        credential: Credential,
-        answer: Sender<Result<Identified, ErrorCode>>,
-    ) {
+    fn identify(&mut self, credential: Credential, answer: Sender<Result<Identified, ErrorCode>>) {
         match credential {
             Credential::Token(token) => {
                 let _ = answer.try_send(self.user_of_token(&token));

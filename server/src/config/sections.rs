@@ -30,7 +30,7 @@ pub struct Config {
     pub websocket: WebSocket,
     /// Client QUIC listener: validated, not served yet.
     pub quic: Quic,
-    /// REST API: validated, not served yet.
+    /// REST API.
     pub http: Http,
     /// Stale client detection.
     pub heartbeat: Heartbeat,
@@ -396,6 +396,9 @@ pub struct HttpJwt {
     pub decoding_secret: Secret,
     /// The secrets are base64 text.
     pub use_base64_secret: bool,
+    /// Issuers whose tokens act as one of our users: not served yet.
+    #[serde(default)]
+    pub trusted_issuers: Vec<toml::Value>,
 }
 
 /// `[heartbeat]`.

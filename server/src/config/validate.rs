@@ -171,6 +171,16 @@ fn not_served(config: &Config, problems: &mut Problems) {
         "must be false: this server exports no telemetry",
     );
     problems.check(
+        !config.http.web_ui,
+        "http.web_ui",
+        "must be false: the files of that interface are not part of this server",
+    );
+    problems.check(
+        config.http.jwt.trusted_issuers.is_empty(),
+        "http.jwt.trusted_issuers",
+        "must be empty: tokens of other issuers are not served yet",
+    );
+    problems.check(
         !config.encryption.enabled,
         "encryption.enabled",
         "must be false: encryption at rest is not served yet",

@@ -229,12 +229,18 @@ mod tests {
             (
                 ErrorCode::InvalidCredentials,
                 400,
-                r#"{"id":42,"code":"invalid_credentials","reason":"Invalid credentials","field":null}"#,
+                concat!(
+                    r#"{"id":42,"code":"invalid_credentials","#,
+                    r#""reason":"Invalid credentials","field":null}"#
+                ),
             ),
             (
                 ErrorCode::Unauthorized,
                 403,
-                r#"{"id":41,"code":"unauthorized","reason":"Unauthorized","field":null}"#,
+                concat!(
+                    r#"{"id":41,"code":"unauthorized","#,
+                    r#""reason":"Unauthorized","field":null}"#
+                ),
             ),
             (
                 ErrorCode::TransientNotAccepted,

@@ -125,11 +125,11 @@ impl Web {
     }
 
     fn slot(&self) -> Option<Slot<'_>> {
-        let taken = self
-            .forwards_in_flight
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-                (count < FORWARDS_MAX).then_some(count + 1)
-            });
+        let taken =
+            self.forwards_in_flight
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+                    (count < FORWARDS_MAX).then_some(count + 1)
+                });
         taken.is_ok().then_some(Slot(&self.forwards_in_flight))
     }
 

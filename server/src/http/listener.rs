@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::{AsyncRead, AsyncWrite};
 use futures_rustls::rustls::{ClientConfig, ServerConfig};
 use futures_rustls::{TlsAcceptor, rustls};
+use parking_lot::Mutex;
 use tracing::{debug, warn};
 use trillium_http::h2::H2Connection;
 use trillium_http::{Conn, HttpConfig, HttpContext, KnownHeaderName, Status};
@@ -55,18 +56,16 @@ impl HttpTlsFiles {
     /// # Errors
     /// [`TlsError`] that names the key of the configuration.
     pub(crate) fn load(section: &HttpTls) -> Result<Self, TlsError> {
-        let (cert, key) = (
-            Path::new(&section.cert_file),
-            Path::new(&section.key_file),
-        );
+        let (cert, key) = (Path::new(&section.cert_file), Path::new(&section.key_file));
         let (chain, private) = http_credentials(cert, key)?;
         let refused = |source| TlsError::Refused {
             key: "http.tls.cert_file",
             source,
         };
-        let leaf = chain.first().cloned().ok_or_else(|| {
-            refused(rustls::Error::NoCertificatesPresented)
-        })?;
+        let leaf = chain
+            .first()
+            .cloned()
+            .ok_or_else(|| refused(rustls::Error::NoCertificatesPresented))?;
         let mut server = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(refused)?
@@ -202,9 +201,8 @@ where
             Ok(conn) => {
                 let web = Arc::clone(&web);
                 runtime::spawn(async move {
-                    let served = H2Connection::process_inbound(conn, |conn| {
-                        handle(web, peer, conn)
-                    });
+                    let served =
+                        H2Connection::process_inbound(conn, |conn| handle(web, peer, conn));
                     if let Err(error) = served.await {
                         debug!(%peer, %error, "an HTTP/2 stream ended");
                     }
@@ -322,7 +320,10 @@ impl Web {
                 return Err(Answer::empty(405).with("allow", allowed));
             }
             Found::BadParameter => {
-                return Err(Answer::text(400, "Invalid URL: a path segment is not UTF-8"));
+                return Err(Answer::text(
+                    400,
+                    "Invalid URL: a path segment is not UTF-8",
+                ));
             }
             Found::Nothing => return Err(Answer::empty(404)),
         };
@@ -396,7 +397,8 @@ where
 /// A stream that fails when nothing moves on it for too long.
 struct Patient<T> {
     stream: T,
-    timer: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    /// In a lock that is never taken: it makes the timer one that threads may share.
+    timer: Option<Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
 impl<T> Patient<T> {
@@ -419,7 +421,8 @@ impl<T> Patient<T> {
         }
         let timer = self
             .timer
-            .get_or_insert_with(|| Box::pin(runtime::timer(IDLE_LIMIT)));
+            .get_or_insert_with(|| Mutex::new(Box::pin(runtime::sleep(IDLE_LIMIT))))
+            .get_mut();
         if timer.as_mut().poll(context).is_ready() {
             self.timer = None;
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -449,18 +452,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         self.within(context, polled)
     }
 
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.within(context, polled)
     }
 
-    fn poll_close(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_close(context);
         self.within(context, polled)
     }

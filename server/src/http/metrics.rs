@@ -66,7 +66,11 @@ pub(crate) fn text(report: &NodeReport, requests: u64) -> String {
     let dropped = report.counters.iter();
     let dropped = dropped.filter(|(name, _)| name.starts_with("dropped_"));
     let dropped: u64 = dropped.map(|(_, count)| count).sum();
-    page.family("frame_drops", "counter", "Frames for peers that were dropped");
+    page.family(
+        "frame_drops",
+        "counter",
+        "Frames for peers that were dropped",
+    );
     page.sample("frame_drops_total", SHARD, dropped);
     node(&mut page, report);
     groups(&mut page, report);

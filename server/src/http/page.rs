@@ -25,7 +25,15 @@ mod tests {
 
     #[test]
     fn the_page_asks_for_nothing_from_elsewhere() {
-        for word in ["<link", "<img", "@import", "src=", "url(", "eval(", ".innerHTML"] {
+        for word in [
+            "<link",
+            "<img",
+            "@import",
+            "src=",
+            "url(",
+            "eval(",
+            ".innerHTML",
+        ] {
             assert!(!PAGE.contains(word), "{word}");
         }
         // What it does is look: it logs in, and all else is GET.

@@ -15,11 +15,24 @@ pub(super) fn text(
 ) -> String {
     let mut out = String::new();
     let primary = status.primary.as_deref().unwrap_or("none");
-    let _ = writeln!(out, "cluster {}   metadata primary {primary}\n", status.cluster);
+    let _ = writeln!(
+        out,
+        "cluster {}   metadata primary {primary}\n",
+        status.cluster
+    );
     let _ = writeln!(
         out,
         "{:<14} {:<22} {:<12} {:<9} {:>5} {:>9} {:>6} {:>7} {:>5} {:>7} {:>9}  disk free",
-        "node", "address", "state", "role", "view", "applied", "behind", "groups", "led", "lagging",
+        "node",
+        "address",
+        "state",
+        "role",
+        "view",
+        "applied",
+        "behind",
+        "groups",
+        "led",
+        "lagging",
         "dropped"
     );
     for node in &status.nodes {
@@ -49,7 +62,11 @@ fn line(out: &mut String, node: &NodeStatus) {
         return;
     };
     let (metadata, groups) = (&report["metadata"], &report["partitions"]);
-    let state = if node.is_ready() { "ready" } else { "catching up" };
+    let state = if node.is_ready() {
+        "ready"
+    } else {
+        "catching up"
+    };
     let status = metadata["status"].as_str().unwrap_or("?");
     let role = match (metadata["leads"] == Value::Bool(true), status) {
         (true, _) => "primary",
@@ -57,7 +74,10 @@ fn line(out: &mut String, node: &NodeStatus) {
         (false, other) => other,
     };
     let disk = node.disk.as_ref();
-    let disk = disk.map_or_else(|| "?".to_owned(), |(free, total)| format!("{free} of {total}"));
+    let disk = disk.map_or_else(
+        || "?".to_owned(),
+        |(free, total)| format!("{free} of {total}"),
+    );
     let _ = writeln!(
         out,
         "{:<14} {:<22} {:<12} {:<9} {:>5} {:>9} {:>6} {:>7} {:>5} {:>7} {:>9}  {disk}",
@@ -117,13 +137,21 @@ fn work(
                 let _ = writeln!(out, "\nrepairs and transfers");
                 head = false;
             }
-            let kind = if transfer == "idle" { "repair" } else { transfer };
+            let kind = if transfer == "idle" {
+                "repair"
+            } else {
+                transfer
+            };
             let name = group["group"].as_str().unwrap_or("?");
             let done = (commit * 100).checked_div(commit + lag).unwrap_or(0);
             let before = earlier
                 .and_then(|earlier| earlier.nodes.iter().find(|other| other.name == node.name))
                 .map(groups_of)
-                .and_then(|groups| groups.into_iter().find(|other| other["group"] == group["group"]))
+                .and_then(|groups| {
+                    groups
+                        .into_iter()
+                        .find(|other| other["group"] == group["group"])
+                })
                 .map(|other| number(&other["lag"]));
             let left = match before.and_then(|before| before.checked_sub(lag)) {
                 Some(gained) if gained > 0 => {

@@ -28,7 +28,10 @@ fn with_topic(nodes: usize, more: &str) -> (WebCluster, String) {
     let body = made.text();
     let expected = r#","name":"s","size":"0 B","messages_count":0,"topics_count":0,"topics":[],"#;
     assert!(body.starts_with(r#"{"id":0,"created_at":"#), "{body}");
-    assert!(body.ends_with(&format!(r#"{expected}"options":{{}}}}"#)), "{body}");
+    assert!(
+        body.ends_with(&format!(r#"{expected}"options":{{}}}}"#)),
+        "{body}"
+    );
     let topic = cluster.json(0, "POST", "/streams/s/topics", Some(&root), TOPIC);
     assert_eq!(topic.status, 200, "{}", topic.text());
     let options = &topic.json()["options"];
@@ -87,7 +90,10 @@ fn tokens_are_issued_renewed_and_exchanged() {
     assert_eq!(renewed.status, 200, "{}", renewed.text());
     let json = renewed.json();
     let expiry = json["access_token"]["expiry"].as_u64().expect("seconds");
-    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_secs();
     assert!((now + 3590..=now + 3610).contains(&expiry), "{expiry}");
     let fresh = json["access_token"]["token"].as_str().expect("a token");
     assert_ne!(fresh, root);
@@ -286,14 +292,65 @@ fn a_follower_hands_on_what_is_not_its_own() {
     );
     if made.status == 502 {
         // The primary died while it had the request; the outcome is not known.
-        let again = cluster.json(follower, "POST", "/streams", Some(&root), r#"{"name":"z2"}"#);
+        let again = cluster.json(
+            follower,
+            "POST",
+            "/streams",
+            Some(&root),
+            r#"{"name":"z2"}"#,
+        );
         assert_eq!(again.status, 200, "{}", again.text());
     }
     cluster.restart(primary);
     cluster.wait_ready();
-    let found = wait_until("the stream on the node that was away", Duration::from_secs(20), || {
-        let answer = cluster.get(primary, "/streams/x", Some(&root))?;
-        (answer.status == 200).then_some(()).ok_or(answer.text())
-    });
+    let found = wait_until(
+        "the stream on the node that was away",
+        Duration::from_secs(20),
+        || {
+            let answer = cluster.get(primary, "/streams/x", Some(&root))?;
+            (answer.status == 200).then_some(()).ok_or(answer.text())
+        },
+    );
     let () = found;
+}
+
+/// A page of a node with thousands of partitions comes at once, and is no larger for them.
+#[test]
+fn a_scrape_of_many_partitions_is_quick_and_small() {
+    const TOPICS: usize = 5;
+    let cluster = WebCluster::start(1, "");
+    let root = cluster.root();
+    let made = cluster.json(0, "POST", "/streams", Some(&root), r#"{"name":"s"}"#);
+    assert_eq!(made.status, 200, "{}", made.text());
+    for topic in 0..TOPICS {
+        let body = TOPIC
+            .replace("\"t\"", &format!("\"t{topic}\""))
+            .replace("\"partitions_count\":3", "\"partitions_count\":1000");
+        let made = cluster.json(0, "POST", "/streams/s/topics", Some(&root), &body);
+        assert_eq!(made.status, 200, "{}", made.text());
+    }
+    let groups = |page: &str| {
+        let name = "biplane_partition_groups{state=\"normal\"} ";
+        let line = page.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line[name.len()..].parse::<usize>().ok())
+    };
+    wait_until("every partition to work", Duration::from_secs(120), || {
+        let page = cluster.get(0, "/metrics", Some(&root))?.text();
+        let found = groups(&page);
+        (found == Some(1000 * TOPICS))
+            .then_some(())
+            .ok_or(format!("{found:?}"))
+    });
+    let mut took: Vec<Duration> = (0..5)
+        .map(|_| {
+            let started = Instant::now();
+            let page = cluster.get(0, "/metrics", Some(&root)).expect("a page");
+            assert!(page.body.len() < 256 * 1024, "{} bytes", page.body.len());
+            started.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    println!("scrapes of {} partitions: {took:?}", 1000 * TOPICS);
+    // The machine may be busy with other things for a moment, not five times.
+    assert!(took[0] < Duration::from_millis(200), "{took:?}");
 }

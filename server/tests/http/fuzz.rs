@@ -47,8 +47,25 @@ const PATHS: &[&str] = &[
 
 /// Segments of paths: what exists, what does not, and what is no text.
 const SEGMENTS: &[&str] = &[
-    "0", "1", "s", "t", "g", "me", "iggy", "logout", "4294967295", "4294967296", "-1", "%ff",
-    "%00", "a%2Fb", "%", "..", "x%20y", "+7", "name",
+    "0",
+    "1",
+    "s",
+    "t",
+    "g",
+    "me",
+    "iggy",
+    "logout",
+    "4294967295",
+    "4294967296",
+    "-1",
+    "%ff",
+    "%00",
+    "a%2Fb",
+    "%",
+    "..",
+    "x%20y",
+    "+7",
+    "name",
 ];
 
 const QUERIES: &[&str] = &[
@@ -162,7 +179,11 @@ fn body(random: &mut Random) -> Vec<u8> {
         if index > 0 {
             text.push(',');
         }
-        text.push_str(&format!("\"{}\":{}", pick(random, MEMBERS), pick(random, VALUES)));
+        text.push_str(&format!(
+            "\"{}\":{}",
+            pick(random, MEMBERS),
+            pick(random, VALUES)
+        ));
     }
     text.push('}');
     let mut bytes = text.into_bytes();
@@ -184,7 +205,10 @@ fn no_request_is_answered_with_500_or_ends_a_node() {
     let mut statuses = std::collections::BTreeMap::new();
     for _ in 0..REQUESTS {
         let (target, body) = (target(&mut random), body(&mut random));
-        let method = pick(&mut random, &["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]);
+        let method = pick(
+            &mut random,
+            &["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"],
+        );
         // What ends the only user's access would end the test's sense.
         let is_root = target.starts_with("/users/0")
             || target.starts_with("/users/iggy")
@@ -229,7 +253,10 @@ fn no_request_is_answered_with_500_or_ends_a_node() {
         }
     }
     println!("answers by status: {statuses:?}");
-    assert!(statuses.len() >= 6, "the requests are of many kinds: {statuses:?}");
+    assert!(
+        statuses.len() >= 6,
+        "the requests are of many kinds: {statuses:?}"
+    );
     cluster.check_alive();
     let logs = cluster.logs();
     assert!(!logs.contains("panicked"), "{logs}");
@@ -245,9 +272,7 @@ fn raw_shutting(address: std::net::SocketAddr, bytes: &[u8]) -> Result<u16, Stri
         .set_read_timeout(Some(Duration::from_secs(15)))
         .map_err(told)?;
     socket.write_all(bytes).map_err(told)?;
-    socket
-        .shutdown(std::net::Shutdown::Write)
-        .map_err(told)?;
+    socket.shutdown(std::net::Shutdown::Write).map_err(told)?;
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).map_err(told)?;
     let text = String::from_utf8_lossy(&answer).into_owned();

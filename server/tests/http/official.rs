@@ -57,12 +57,18 @@ async fn every_call(cluster: &WebCluster, node: usize) {
         .purge_topic(&named("s"), &named("t"))
         .await
         .expect("purge topic");
-    client.purge_stream(&named("s")).await.expect("purge stream");
+    client
+        .purge_stream(&named("s"))
+        .await
+        .expect("purge stream");
     client
         .delete_topic(&named("s"), &named("t"))
         .await
         .expect("delete topic");
-    client.delete_stream(&named("s")).await.expect("delete stream");
+    client
+        .delete_stream(&named("s"))
+        .await
+        .expect("delete stream");
     client.logout_user().await.expect("logout");
 }
 
@@ -73,7 +79,10 @@ async fn streams_and_topics(client: &HttpClient) {
         .update_stream(&named("first"), "s", &StreamUpdateOptions::default())
         .await
         .expect("update stream");
-    eventually("the stream", || async { client.get_stream(&named("s")).await }).await;
+    eventually("the stream", || async {
+        client.get_stream(&named("s")).await
+    })
+    .await;
     let streams = client.get_streams().await.expect("get streams");
     assert!(streams.iter().any(|stream| stream.name == "s"));
     let none = client.get_stream(&named("nothing")).await;
@@ -186,7 +195,9 @@ async fn groups(client: &HttpClient) {
         .await
         .expect("create group");
     let group = eventually("the group", || async {
-        client.get_consumer_group(&stream, &topic, &named("g")).await
+        client
+            .get_consumer_group(&stream, &topic, &named("g"))
+            .await
     })
     .await;
     assert_eq!((group.members_count, group.partitions_count), (0, 3));
@@ -224,7 +235,10 @@ async fn users(client: &HttpClient) {
         )
         .await
         .expect("update user");
-    let anna = eventually("the user", || async { client.get_user(&named("anna")).await }).await;
+    let anna = eventually("the user", || async {
+        client.get_user(&named("anna")).await
+    })
+    .await;
     assert_eq!(anna.status, UserStatus::Inactive);
     assert_eq!(client.get_users().await.expect("get users").len(), 2);
     client
@@ -245,7 +259,7 @@ async fn tokens(cluster: &WebCluster, node: usize, root: &HttpClient) {
     .await;
     let robot = client(cluster, node);
     robot
-        .login_with_personal_access_token(raw.token.as_ref())
+        .login_with_personal_access_token(&raw.token)
         .await
         .expect("login by token");
     robot.get_stats().await.expect("the robot is root");
@@ -266,10 +280,7 @@ async fn system(client: &HttpClient) {
     let options = client.describe_options(OptionsScope::Topic).await;
     assert!(!options.expect("options").is_empty());
     let archive = client
-        .snapshot(
-            SnapshotCompression::Stored,
-            vec![SystemSnapshotType::Test],
-        )
+        .snapshot(SnapshotCompression::Stored, vec![SystemSnapshotType::Test])
         .await
         .expect("snapshot");
     assert!(archive.0.starts_with(b"PK"));

@@ -145,6 +145,13 @@ impl WebCluster {
     /// Starts `count` nodes and waits until each of them is ready. `more` is put at the end of
     /// the configuration.
     pub(crate) fn start(count: usize, more: &str) -> Self {
+        let mut cluster = Self::launch(count, more);
+        cluster.wait_ready();
+        cluster
+    }
+
+    /// Starts `count` nodes and waits for nothing.
+    pub(crate) fn launch(count: usize, more: &str) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
         let held = HeldPorts::any(3 * u16::try_from(count).expect("few"));
@@ -167,7 +174,6 @@ impl WebCluster {
         for node in 0..count {
             cluster.spawn(node);
         }
-        cluster.wait_ready();
         cluster
     }
 
@@ -334,7 +340,8 @@ fn config_text(ports: &[u16], clustered: bool, more: &str) -> String {
     let mut text = format!(
         "[tcp]\naddress = \"127.0.0.1:{}\"\n\n[http]\naddress = \"127.0.0.1:{}\"\n\n\
          [websocket]\nenabled = false\n\n[quic]\nenabled = false\n\n\
-         [logging]\nfile_enabled = false\n\n[message_bus]\nreconnect_period = \"200ms\"\n\n{more}\n",
+         [logging]\nfile_enabled = false\n\n\
+         [message_bus]\nreconnect_period = \"200ms\"\n\n{more}\n",
         ports[0], ports[2]
     );
     if !clustered {

@@ -128,8 +128,7 @@ fn password(text: &str) -> Result<Text8<'_>, Answer> {
 impl Web {
     fn identity(&self, user_id: u32) -> Served {
         let issued = self.tokens.issue(user_id, now_seconds());
-        let (token, expiry) =
-            issued.ok_or_else(|| Answer::error(ErrorCode::CannotGenerateJwt))?;
+        let (token, expiry) = issued.ok_or_else(|| Answer::error(ErrorCode::CannotGenerateJwt))?;
         Ok(Answer::json(&IdentityJson {
             user_id,
             access_token: AccessTokenJson { token, expiry },
