@@ -11,9 +11,9 @@ use iggy::prelude::{
     TopicCreateOptions, TopicUpdateOptions, UserClient, UserStatus, UserUpdateOptions,
 };
 
+use super::support::sdk::named;
 use super::support::web::WebCluster;
 use super::support::{PASSWORD, USER};
-use crate::support::sdk::named;
 
 fn client(cluster: &WebCluster, node: usize) -> HttpClient {
     let config = HttpClientConfig {
