@@ -24,6 +24,10 @@ use crate::http::call::{Call, Caller, borrow};
 use crate::http::permissions::PermissionsJson;
 use crate::http::shapes::UserJson;
 
+/// Lengths of passwords and of names of access tokens (chapter 08 sections 4.3 and 5.2).
+const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 3..=100;
+const TOKEN_NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=30;
+
 #[derive(Deserialize)]
 struct LoginBody {
     username: String,
@@ -120,9 +124,18 @@ fn permissions_block(bytes: Option<&[u8]>) -> Result<OptionalPermissions<'_>, An
     Ok(OptionalPermissions(block))
 }
 
-/// A password that a field of the protocol can hold; its length is judged there.
+/// A password that a field of the protocol can hold.
 fn password(text: &str) -> Result<Text8<'_>, Answer> {
     Text8::new(text).map_err(|_| Answer::error(ErrorCode::InvalidPassword))
+}
+
+/// A password that somebody is given: its length is judged here, since only its hash is
+/// replicated.
+fn new_password(text: &str) -> Result<Text8<'_>, Answer> {
+    if !PASSWORD_BYTES.contains(&text.len()) {
+        return Err(Answer::error(ErrorCode::InvalidPassword));
+    }
+    password(text)
 }
 
 impl Web {
@@ -193,7 +206,7 @@ impl Web {
         let permissions = permissions_bytes(body.permissions);
         let request = ClientRequest::CreateUser(CreateUser {
             username: name(&body.username, ErrorCode::InvalidUsername)?,
-            password: password(&body.password)?,
+            password: new_password(&body.password)?,
             status: body.status.byte(),
             permissions: permissions_block(permissions.as_deref())?,
             options: Options::EMPTY,
@@ -234,7 +247,7 @@ impl Web {
         let request = ClientRequest::ChangePassword(ChangePassword {
             user: borrow(&user)?,
             current: password(&body.current_password)?,
-            new: password(&body.new_password)?,
+            new: new_password(&body.new_password)?,
         });
         self.write(call, caller, &request).await?;
         Ok(Answer::empty(204))
@@ -273,6 +286,9 @@ impl Web {
 
     pub(super) async fn create_token(self: &Arc<Self>, call: &Call, caller: &Caller) -> Served {
         let body: CreateTokenBody = call.json()?;
+        if !TOKEN_NAME_BYTES.contains(&body.name.len()) {
+            return Err(Answer::error(ErrorCode::InvalidPersonalAccessTokenName));
+        }
         let request = ClientRequest::CreatePersonalAccessToken(CreatePersonalAccessToken {
             name: name(&body.name, ErrorCode::InvalidPersonalAccessTokenName)?,
             expiry: body.expiry,
