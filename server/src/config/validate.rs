@@ -63,15 +63,13 @@ pub(super) fn without_effect(effective: &Table) -> Vec<String> {
             ));
         }
     }
-    for (transport, what) in [("quic", "QUIC clients")] {
-        let key = format!("{transport}.enabled");
-        let on = super::layers::get_mut(&mut effective, &key).and_then(|value| value.as_bool());
-        if on == Some(true) {
-            warnings.push(format!(
-                "{key} is on, and {what} cannot be served yet: nothing listens there and clients \
-                 are told port 0"
-            ));
-        }
+    let on = super::layers::get_mut(&mut effective, "quic.enabled");
+    if on.and_then(|value| value.as_bool()) == Some(true) {
+        warnings.push(
+            "quic.enabled is on, and QUIC clients cannot be served yet: nothing listens there and \
+             clients are told port 0"
+                .to_owned(),
+        );
     }
     warnings
 }

@@ -154,11 +154,11 @@ impl Web {
         let started = Instant::now();
         while started.elapsed() < BUDGET {
             match self.glance.primary() {
-                Some(id) if id == self.identity.replica.0 => {
-                    if self.glance.is_primary() {
-                        return self.here(route, call, caller).await;
-                    }
+                Some(_) if self.glance.is_primary() => {
+                    return self.here(route, call, caller).await;
                 }
+                // It became the primary of the view and is not at work yet.
+                Some(id) if id == self.identity.replica.0 => {}
                 Some(id) => {
                     let listener = self.member(id).and_then(Self::listener_of);
                     let handover = match listener {
