@@ -1,5 +1,6 @@
 //! Command line: what an operator can ask the binary to do.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +36,9 @@ pub enum Command {
     Bench(Box<BenchCommand>),
     /// Print the frames of a capture, one line each
     Inspect(InspectArgs),
+    /// Show the nodes of a cluster: roles, views, lag, links, disks. Exit code 0: all is well;
+    /// 1: nobody could be asked; 2: a node is away or not ready; 3: no metadata primary
+    Status(StatusArgs),
 }
 
 /// Arguments of `biplane dev`.
@@ -89,6 +93,41 @@ pub struct ServeArgs {
     /// standard input closes; for supervisors
     #[arg(long, hide = true)]
     pub supervised: bool,
+}
+
+/// Arguments of `biplane status`.
+#[derive(Clone, Args)]
+pub struct StatusArgs {
+    /// HTTP address of any node
+    #[arg(long, default_value = "127.0.0.1:3000")]
+    pub address: SocketAddr,
+    /// User who may read servers
+    #[arg(long, env = "BIPLANE_USERNAME")]
+    pub username: Option<String>,
+    /// Its password; better in the environment than in the list of processes
+    #[arg(long, env = "BIPLANE_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+    /// A personal access token, in place of user and password
+    #[arg(long, env = "BIPLANE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The nodes' HTTP certificate (PEM), when they use TLS
+    #[arg(long)]
+    pub cert_file: Option<PathBuf>,
+    /// Look again every two seconds
+    #[arg(long)]
+    pub watch: bool,
+    /// Print one JSON object, or one a line with --watch
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl std::fmt::Debug for StatusArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the credentials.
+        f.debug_struct("StatusArgs")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
 }
 
 fn parse_nodes(text: &str) -> Result<u8, String> {

@@ -33,10 +33,11 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub use example::example;
 pub use problem::{Place, Problem};
 pub use sections::{
-    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, ListenerTls, Logging, Ports,
-    RosterNode, WebSocket,
+    AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, Http, HttpCors, HttpJwt, HttpTls,
+    ListenerTls, Logging, Ports, RosterNode, WebSocket,
 };
 pub use values::{ConfigDuration, ConfigSize, Secret};
+pub(crate) use values::{Expiry, parse_expiry};
 pub use variables::{Variables, is_configuration};
 
 use problem::Problems;
@@ -400,6 +401,15 @@ impl Identity {
         Ok(self.with_roster_port(configured, |ports| ports.websocket))
     }
 
+    /// Where this node listens for HTTP.
+    ///
+    /// # Errors
+    /// [`ConfigError::Rule`] when `http.address` is not `IP:PORT`.
+    pub fn http_listen_address(&self, config: &Config) -> Result<SocketAddr, ConfigError> {
+        let configured = listen_address("http.address", &config.http.address)?;
+        Ok(self.with_roster_port(configured, |ports| ports.http))
+    }
+
     fn with_roster_port(&self, address: SocketAddr, port: impl Fn(&Ports) -> u16) -> SocketAddr {
         match self.clustered {
             true => SocketAddr::new(address.ip(), port(&self.own().ports)),
@@ -458,7 +468,7 @@ fn served(config: &Config, ports: Ports) -> Ports {
         tcp: when(config.tcp.enabled, ports.tcp),
         websocket: when(config.websocket.enabled, ports.websocket),
         quic: 0,
-        http: 0,
+        http: when(config.http.enabled, ports.http),
         tcp_replica: ports.tcp_replica,
     }
 }

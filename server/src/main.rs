@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use biplane_server::cli::{Cli, Command};
-use biplane_server::{bench, config_command, dev, inspect, serve};
+use biplane_server::{bench, config_command, dev, inspect, serve, status};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Config(command)) => config_command::run(&command),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Status(args)) => status::run(&args),
         Some(Command::Bench(command)) => outcome(bench::run(*command)),
     }
 }

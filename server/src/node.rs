@@ -18,10 +18,11 @@ pub mod catch_up;
 mod disk;
 mod event_loop;
 mod outputs;
+pub(crate) mod report;
 mod root;
 mod topology;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use biplane_journal::{DiskCompletion, DiskRequest, GroupCommit};
@@ -30,11 +31,13 @@ use biplane_partition_plane::PartitionPlane;
 use biplane_wire::{ReplicaId, View};
 
 use crate::client::connection::{ClientEvent, ListenerState};
+use crate::client::http::Glance;
 use crate::client::session::Clients;
 use crate::clock::TickCounter;
 use crate::config::{Config, Identity};
 use crate::diagnostics::{Diagnostics, DiagnosticsDone};
 use crate::file_disk::{FileDisk, FileView};
+use crate::http::HttpListener;
 use crate::mailbox::Bell;
 use crate::passwords::{PasswordDone, Passwords};
 use crate::peer::{Mesh, PeerEvent};
@@ -92,6 +95,10 @@ pub struct Node {
     pub(crate) clients: Clients,
     pub(crate) passwords: Passwords,
     pub(crate) diagnostics: Diagnostics,
+    /// What the HTTP listener sees without asking.
+    pub(crate) glance: Arc<Glance>,
+    /// Nodes to which a link is up.
+    pub(crate) links: BTreeSet<ReplicaId>,
     /// Ticks served since the start.
     pub(crate) tick: u64,
     /// Round robin of balanced sends, by stream and topic.
@@ -100,6 +107,7 @@ pub struct Node {
     metadata_out: Vec<biplane_metadata_plane::io::Output>,
     partition_out: Vec<biplane_partition_plane::Output>,
     mesh: Option<Mesh>,
+    http: Option<HttpListener>,
     listener: Arc<ListenerState>,
     folder: DataFolder,
     view: FileView,

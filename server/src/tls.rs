@@ -11,6 +11,7 @@
 
 mod any_certificate;
 mod client;
+mod pinned_certificate;
 mod refusal;
 mod replica;
 
@@ -26,6 +27,7 @@ use rustls::crypto::CryptoProvider;
 #[cfg(test)]
 pub(crate) use any_certificate::AnyCertificate;
 pub(crate) use client::{ClientTls, TCP_KEYS, WEBSOCKET_KEYS};
+use pinned_certificate::PinnedCertificate;
 pub(crate) use refusal::TlsRefusal;
 pub(crate) use replica::{ReplicaTls, Session};
 
@@ -73,8 +75,53 @@ pub(crate) struct Credentials {
 
 /// The provider of every session. It is always named, never taken from the process, so that no
 /// other library can change it.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Chain and key of the HTTP listener.
+///
+/// # Errors
+/// [`TlsError`] that names the key of the configuration.
+pub(crate) fn http_credentials(
+    cert: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let loaded = Credentials::load(("http.tls.cert_file", cert), ("http.tls.key_file", key))?;
+    Ok((loaded.chain, loaded.key))
+}
+
+/// A client that believes the leaf of this file alone.
+///
+/// # Errors
+/// [`TlsError`] when the file holds no certificate.
+pub(crate) fn pinned_to(file: &Path) -> Result<rustls::ClientConfig, TlsError> {
+    const KEY: &str = "--cert-file";
+    let mut chain = CertificateDer::pem_slice_iter(&read(KEY, file)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| invalid(KEY, file, format!("no valid PEM: {error}")))?;
+    if chain.is_empty() {
+        return Err(invalid(KEY, file, "holds no certificate"));
+    }
+    pinned(KEY, chain.swap_remove(0))
+}
+
+/// A client that believes this leaf alone; `key` is where it came from.
+///
+/// # Errors
+/// [`TlsError::Refused`].
+pub(crate) fn pinned(
+    key: &'static str,
+    leaf: CertificateDer<'static>,
+) -> Result<rustls::ClientConfig, TlsError> {
+    let refused = |source| TlsError::Refused { key, source };
+    let config = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(refused)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedCertificate::new(leaf, provider())))
+        .with_no_client_auth();
+    Ok(config)
 }
 
 fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {

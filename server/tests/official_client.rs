@@ -20,6 +20,16 @@ mod drop_in;
 mod failover;
 #[path = "official_client/high_level.rs"]
 mod high_level;
+#[path = "http/contract.rs"]
+mod http_contract;
+#[path = "http/edges.rs"]
+mod http_edges;
+#[path = "http/fuzz.rs"]
+mod http_fuzz;
+#[path = "http/official.rs"]
+mod http_official;
+#[path = "http/status.rs"]
+mod http_status;
 #[path = "official_client/ledger.rs"]
 mod ledger;
 #[allow(dead_code, reason = "shared with other tests")]

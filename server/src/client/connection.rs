@@ -13,6 +13,7 @@ use biplane_wire::response::TransportKind;
 use biplane_wire::{Command, Deframer, Message, Refusal, RequestHeader, Typed, decode_client};
 use tracing::{debug, trace, warn};
 
+use super::http::HttpEvent;
 use super::reply::ClientFrame;
 use super::websocket;
 use crate::mailbox::Post;
@@ -38,7 +39,6 @@ const CLOSE_BUDGET: Duration = Duration::from_secs(2);
 pub(crate) type ConnectionId = u64;
 
 /// What connections tell the node.
-#[derive(Debug)]
 pub(crate) enum ClientEvent {
     /// A connection was accepted.
     Opened {
@@ -63,6 +63,8 @@ pub(crate) enum ClientEvent {
         /// The connection.
         id: ConnectionId,
     },
+    /// Something that came over HTTP.
+    Http(HttpEvent),
     /// The connection is gone.
     Closed {
         /// The connection.
@@ -75,7 +77,8 @@ pub(crate) enum ClientEvent {
 pub(crate) struct Handle {
     outbox: Sender<ClientFrame>,
     credit: Receiver<()>,
-    backlog: Arc<Backlog>,
+    /// `None` without a socket.
+    backlog: Option<Arc<Backlog>>,
 }
 
 /// Bytes that wait to be written.
@@ -99,26 +102,39 @@ impl Backlog {
 }
 
 impl Handle {
+    /// The node's end of a connection without a socket: whoever made it bounds what is in flight.
+    pub(crate) fn without_socket(outbox: Sender<ClientFrame>) -> Self {
+        let (_, credit) = bounded(1);
+        Self {
+            outbox,
+            credit,
+            backlog: None,
+        }
+    }
+
     /// Queues a reply. False when the connection is gone or its queue is full; the client then runs
     /// into its own timeout.
     pub(crate) fn send(&self, frame: ClientFrame) -> bool {
+        let Some(backlog) = &self.backlog else {
+            return self.outbox.try_send(frame).is_ok();
+        };
         let size = frame.size();
-        self.backlog.bytes.fetch_add(size, Ordering::SeqCst);
+        backlog.bytes.fetch_add(size, Ordering::SeqCst);
         let sent = self.outbox.try_send(frame).is_ok();
         if !sent {
-            self.backlog.bytes.fetch_sub(size, Ordering::SeqCst);
+            backlog.bytes.fetch_sub(size, Ordering::SeqCst);
         }
         sent
     }
 
     /// True while too much waits to be written. [`ClientEvent::Drained`] follows in that case.
     pub(crate) fn is_clogged(&self) -> bool {
-        if !self.backlog.is_full() {
+        let Some(backlog) = self.backlog.as_ref().filter(|backlog| backlog.is_full()) else {
             return false;
-        }
-        self.backlog.wanted.store(true, Ordering::SeqCst);
+        };
+        backlog.wanted.store(true, Ordering::SeqCst);
         // The writer may have made room in between, and seen nobody who wanted it.
-        self.backlog.is_full() || !self.backlog.wanted.swap(false, Ordering::SeqCst)
+        backlog.is_full() || !backlog.wanted.swap(false, Ordering::SeqCst)
     }
 
     /// Gives back what a request of `size` bytes took.
@@ -329,7 +345,7 @@ async fn run(
     let handle = Handle {
         outbox,
         credit,
-        backlog: Arc::clone(&backlog),
+        backlog: Some(Arc::clone(&backlog)),
     };
     if !state
         .events

@@ -58,6 +58,7 @@ impl Node {
                 }
             }
             ClientEvent::Drained { id } => self.clients.resume(id),
+            ClientEvent::Http(event) => self.on_http(event),
             ClientEvent::Closed { id } => {
                 if let Some(bound) = self.clients.close(id) {
                     self.log_out_lost(bound);

@@ -53,19 +53,12 @@ impl Node {
         match body.password() {
             Ok(shape) => {
                 let (username, password) = (shape.username.as_str(), shape.password.as_str());
-                let possible = USERNAME_BYTES.contains(&username.len())
-                    && PASSWORD_BYTES.contains(&password.len());
-                let user = self
-                    .metadata
-                    .state()
-                    .users()
-                    .by_name(username)
-                    .filter(|user| possible && user.status == UserStatus::Active);
-                let hash = user.map(|user| Arc::from(user.password_hash.as_str()));
+                let user = self.possible_user(username, password);
                 let login = Login {
-                    user_id: user.map(|user| user.id),
+                    user_id: user.as_ref().map(|(id, _)| *id),
                     token,
                 };
+                let hash = user.map(|(_, hash)| hash);
                 let password = password.to_owned();
                 self.verify(&request, login, hash, password);
             }
@@ -77,6 +70,18 @@ impl Node {
                 None => self.evict_login(&request, client, EvictionReason::MalformedLogin),
             },
         }
+    }
+
+    /// An active user of this name with the hash of the password; `None` also when no user could
+    /// have such a name or password.
+    pub(super) fn possible_user(&self, username: &str, password: &str) -> Option<(u32, Arc<str>)> {
+        let possible =
+            USERNAME_BYTES.contains(&username.len()) && PASSWORD_BYTES.contains(&password.len());
+        let users = self.metadata.state().users();
+        users
+            .by_name(username)
+            .filter(|user| possible && user.status == UserStatus::Active)
+            .map(|user| (user.id, Arc::from(user.password_hash.as_str())))
     }
 
     fn verify(
@@ -146,7 +151,7 @@ impl Node {
     }
 
     /// The credentials are good. A bound connection keeps its session, whoever logged in.
-    fn register(&mut self, mut waiting: Waiting, user_id: u32) {
+    pub(super) fn register(&mut self, mut waiting: Waiting, user_id: u32) {
         let session = self.clients.get(waiting.connection);
         if let Some(bound) = session.and_then(|session| session.bound) {
             return self.login_succeeded(&waiting, bound);

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use biplane_wire::response::TransportKind;
-use biplane_wire::{ClientId, GroupId, Message, Op, RequestHeader, Typed};
+use biplane_wire::{ClientId, ErrorCode, GroupId, Message, Op, RequestHeader, Typed};
 
 use super::connection::{ConnectionId, Handle};
+use super::http::{FIRST_CONNECTION, Identified};
 use super::reply::ClientFrame;
+use crate::runtime::Sender;
 
 /// Requests queued behind the one being served; beyond it the answer is 58.
 const QUEUE_MAX: usize = 1024;
@@ -42,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) attached: Option<Bound>,
     /// Tick of the last accepted frame.
     pub(crate) last_active: u64,
+    /// Ends with its first answer.
+    pub(crate) once: bool,
     queue: VecDeque<Typed<RequestHeader>>,
     busy: bool,
 }
@@ -77,6 +81,13 @@ pub(crate) enum Wait {
     Register {
         /// Bound on success.
         user_id: u32,
+    },
+    /// A question of the HTTP listener whose password is being verified.
+    Identify {
+        /// Who it would be.
+        user_id: Option<u32>,
+        /// Where the answer goes.
+        answer: Sender<Result<Identified, ErrorCode>>,
     },
     /// A logout.
     Logout,
@@ -154,6 +165,7 @@ impl Clients {
             watermark: Op::ZERO,
             attached: None,
             last_active: tick,
+            once: false,
             queue: VecDeque::new(),
             busy: false,
         };
@@ -180,13 +192,15 @@ impl Clients {
         self.sessions.get_mut(&id)
     }
 
-    /// Connections in order of their age.
+    /// Connections that have a socket, in order of their age.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Session)> {
-        self.sessions.iter().map(|(id, session)| (*id, session))
+        let sockets = self.sessions.range(..FIRST_CONNECTION);
+        sockets.map(|(id, session)| (*id, session))
     }
 
+    /// How many of those there are.
     pub(crate) fn len(&self) -> usize {
-        self.sessions.len()
+        self.iter().count()
     }
 
     /// Binds a connection after a login. A client bound elsewhere is unbound there.
@@ -331,6 +345,10 @@ impl Clients {
         if let Some(session) = self.sessions.get(&id) {
             session.handle.send(frame);
             session.handle.release(size);
+            if session.once {
+                self.sessions.remove(&id);
+                return;
+            }
         }
         if ordered {
             self.set_busy(id, false);
@@ -341,6 +359,10 @@ impl Clients {
     pub(crate) fn drop_request(&mut self, id: ConnectionId, size: usize, ordered: bool) {
         if let Some(session) = self.sessions.get(&id) {
             session.handle.release(size);
+            if session.once {
+                self.sessions.remove(&id);
+                return;
+            }
         }
         if ordered {
             self.set_busy(id, false);

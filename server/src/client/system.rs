@@ -165,7 +165,7 @@ impl Node {
         stats.encode()
     }
 
-    fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for stream in self.metadata.state().streams().by_id().values() {
             totals.streams += 1;
@@ -201,15 +201,16 @@ fn client_record<'a>(
     }
 }
 
-#[derive(Default)]
-struct Totals {
-    streams: u32,
-    topics: u32,
-    partitions: u32,
-    groups: u32,
-    segments: u32,
-    messages: u64,
-    bytes: u64,
+/// What the cluster holds, as this node knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) streams: u32,
+    pub(crate) topics: u32,
+    pub(crate) partitions: u32,
+    pub(crate) groups: u32,
+    pub(crate) segments: u32,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
 }
 
 fn count(number: usize) -> u32 {

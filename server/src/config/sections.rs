@@ -30,7 +30,7 @@ pub struct Config {
     pub websocket: WebSocket,
     /// Client QUIC listener: validated, not served yet.
     pub quic: Quic,
-    /// REST API: validated, not served yet.
+    /// REST API.
     pub http: Http,
     /// Stale client detection.
     pub heartbeat: Heartbeat,
@@ -311,7 +311,7 @@ pub struct Quic {
     pub stream_receive_window: ConfigSize,
 }
 
-/// `[http]`: what validation and the roster need of it.
+/// `[http]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Http {
     /// Wanted.
@@ -320,6 +320,8 @@ pub struct Http {
     pub address: String,
     /// Largest request body.
     pub max_request_size: ConfigSize,
+    /// The web interface of the original server, whose files are not part of this one.
+    pub web_ui: bool,
     /// TLS on the same port.
     pub tls: HttpTls,
     /// Cross-origin rules.
@@ -356,6 +358,8 @@ pub struct HttpCors {
     pub exposed_headers: Vec<String>,
     /// Cookies and the like.
     pub allow_credentials: bool,
+    /// Pages of public networks may call into this one.
+    pub allow_private_network: bool,
 }
 
 /// `[http.metrics]`.
@@ -372,6 +376,18 @@ pub struct HttpMetrics {
 pub struct HttpJwt {
     /// Signature.
     pub algorithm: String,
+    /// `iss` of issued tokens.
+    pub issuer: String,
+    /// `aud` of issued tokens.
+    pub audience: String,
+    /// Accepted issuers.
+    pub valid_issuers: Vec<String>,
+    /// Accepted audiences.
+    pub valid_audiences: Vec<String>,
+    /// Tolerated difference of clocks.
+    pub clock_skew: ConfigDuration,
+    /// How long an issued token is not valid yet.
+    pub not_before: ConfigDuration,
     /// Life of a token.
     pub access_token_expiry: String,
     /// Signs.
@@ -380,6 +396,9 @@ pub struct HttpJwt {
     pub decoding_secret: Secret,
     /// The secrets are base64 text.
     pub use_base64_secret: bool,
+    /// Issuers whose tokens act as one of our users: not served yet.
+    #[serde(default)]
+    pub trusted_issuers: Vec<toml::Value>,
 }
 
 /// `[heartbeat]`.

@@ -77,7 +77,11 @@ fn an_empty_file_is_a_single_node_with_the_documented_defaults() {
         ("iggy-node", "127.0.0.1")
     );
     assert_eq!((own.ports.tcp, own.ports.websocket), (8090, 8092));
-    assert_eq!((own.ports.quic, own.ports.http), (0, 0), "not served");
+    assert_eq!(
+        (own.ports.quic, own.ports.http),
+        (0, 3000),
+        "QUIC is not served"
+    );
     assert_eq!(
         identity.client_listen_address(&config).unwrap().port(),
         8090

@@ -63,15 +63,13 @@ pub(super) fn without_effect(effective: &Table) -> Vec<String> {
             ));
         }
     }
-    for (transport, what) in [("quic", "QUIC clients"), ("http", "the REST API")] {
-        let key = format!("{transport}.enabled");
-        let on = super::layers::get_mut(&mut effective, &key).and_then(|value| value.as_bool());
-        if on == Some(true) {
-            warnings.push(format!(
-                "{key} is on, and {what} cannot be served yet: nothing listens there and clients \
-                 are told port 0"
-            ));
-        }
+    let on = super::layers::get_mut(&mut effective, "quic.enabled");
+    if on.and_then(|value| value.as_bool()) == Some(true) {
+        warnings.push(
+            "quic.enabled is on, and QUIC clients cannot be served yet: nothing listens there and \
+             clients are told port 0"
+                .to_owned(),
+        );
     }
     warnings
 }
@@ -169,6 +167,16 @@ fn not_served(config: &Config, problems: &mut Problems) {
         !config.telemetry.enabled,
         "telemetry.enabled",
         "must be false: this server exports no telemetry",
+    );
+    problems.check(
+        !config.http.web_ui,
+        "http.web_ui",
+        "must be false: the files of that interface are not part of this server",
+    );
+    problems.check(
+        config.http.jwt.trusted_issuers.is_empty(),
+        "http.jwt.trusted_issuers",
+        "must be empty: tokens of other issuers are not served yet",
     );
     problems.check(
         !config.encryption.enabled,

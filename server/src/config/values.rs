@@ -167,7 +167,7 @@ impl<'de> Deserialize<'de> for ConfigSize {
 
 /// When an access token of the REST API ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(crate) enum Expiry {
     /// Never.
     Never,
     /// As the server would have it.
@@ -180,7 +180,7 @@ pub(super) enum Expiry {
 ///
 /// # Errors
 /// A sentence that says what is wrong with `text`.
-pub(super) fn parse_expiry(text: &str) -> Result<Expiry, String> {
+pub(crate) fn parse_expiry(text: &str) -> Result<Expiry, String> {
     match text.trim().to_lowercase().as_str() {
         "never_expire" | "none" | "unlimited" => return Ok(Expiry::Never),
         "default" | "server_default" => return Ok(Expiry::ServerDefault),

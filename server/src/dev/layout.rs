@@ -13,6 +13,8 @@ use crate::cli::DevArgs;
 const REPLICA_PORT_DISTANCE: u16 = 1000;
 /// Distance between a node's client port and its WebSocket port.
 const WEBSOCKET_PORT_DISTANCE: u16 = 100;
+/// Distance between a node's client port and its HTTP port.
+const HTTP_PORT_DISTANCE: u16 = 200;
 
 /// Why a development cluster cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +103,9 @@ impl Layout {
         };
         layout.check_ports()?;
         let mut text = layout.config_text();
+        // The nodes accept each other's tokens, and the cluster page can ask all of them.
+        let secret = secret().map_err(unusable)?;
+        let _ = write!(text, "\n[http.jwt]\nencoding_secret = \"{secret}\"\n");
         if layout.tls {
             text.push_str(&protection().map_err(unusable)?);
         }
@@ -126,6 +131,12 @@ impl Layout {
         (Ipv4Addr::LOCALHOST, port).into()
     }
 
+    /// HTTP address of `node`.
+    pub(super) fn http_address(&self, node: u8) -> SocketAddr {
+        let port = self.base_port + HTTP_PORT_DISTANCE + u16::from(node);
+        (Ipv4Addr::LOCALHOST, port).into()
+    }
+
     /// Data folder of `node`.
     pub(super) fn node_folder(&self, node: u8) -> PathBuf {
         self.folder.join(format!("node-{node}"))
@@ -141,6 +152,7 @@ impl Layout {
             let wanted = [
                 ("client port", self.client_address(node)),
                 ("WebSocket port", self.websocket_address(node)),
+                ("HTTP port", self.http_address(node)),
                 ("replica port", self.replica_address(node)),
             ];
             for (purpose, address) in wanted {
@@ -165,21 +177,23 @@ impl Layout {
         let _ = write!(
             text,
             "[tcp]\naddress = \"{}\"\n\n[websocket]\naddress = \"{}\"\n\n\
-             [quic]\nenabled = false\n\n[http]\nenabled = false\n\n\
+             [http]\naddress = \"{}\"\n\n[quic]\nenabled = false\n\n\
              # The supervisor keeps what a node writes to standard error.\n\
              [logging]\nfile_enabled = false\n\n\
              [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n",
             self.client_address(0),
             self.websocket_address(0),
+            self.http_address(0),
         );
         for node in 0..self.nodes {
             let _ = write!(
                 text,
                 "\n[[cluster.nodes]]\nname = \"node-{node}\"\nip = \"127.0.0.1\"\n\
                  replica_id = {node}\n\
-                 ports = {{ tcp = {}, websocket = {}, tcp_replica = {} }}\n",
+                 ports = {{ tcp = {}, websocket = {}, http = {}, tcp_replica = {} }}\n",
                 self.client_address(node).port(),
                 self.websocket_address(node).port(),
+                self.http_address(node).port(),
                 self.replica_address(node).port(),
             );
         }
@@ -187,13 +201,19 @@ impl Layout {
     }
 }
 
-/// The sections of `--tls`, with a secret of this start: all nodes start together.
-fn protection() -> std::io::Result<String> {
+/// 64 characters of chance.
+fn secret() -> std::io::Result<String> {
     let mut secret = String::new();
     for _ in 0..4 {
         let part = getrandom::u64().map_err(std::io::Error::other)?;
         let _ = write!(secret, "{part:016x}");
     }
+    Ok(secret)
+}
+
+/// The sections of `--tls`, with a secret of this start: all nodes start together.
+fn protection() -> std::io::Result<String> {
+    let secret = secret()?;
     Ok(format!(
         "\n[tcp.tls]\nenabled = true\ncert_file = \"\"\n\n\
          [websocket.tls]\nenabled = true\ncert_file = \"\"\n\n\

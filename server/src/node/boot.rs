@@ -2,7 +2,7 @@
 //! replica listener opens last, since until then a dialer is better refused (chapter 02 section
 //! 2.1).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,14 @@ use tracing::info;
 use super::root::{self, RootError};
 use super::{Inbox, Node};
 use crate::client::connection::{self, ClientEvent, DoorKind, ListenerState};
+use crate::client::http::Glance;
 use crate::client::session::Clients;
 use crate::client::websocket;
 use crate::clock::{self, TickCounter};
 use crate::config::{Config, ConfigError, Identity, ListenerTls, Variables};
 use crate::diagnostics::{Diagnostics, Shown};
 use crate::file_disk::{DataFolder, FileDisk, FolderError};
+use crate::http::{HttpListener, HttpTlsFiles, Tokens, WebSetup};
 use crate::mailbox::{self, Bell, Post};
 use crate::notify;
 use crate::observe::LogFiles;
@@ -138,6 +140,7 @@ impl Node {
         config.bound_port(identity.replica, transport, bound.port());
         identity.bound(|ports| match transport {
             "websocket" => ports.websocket = bound.port(),
+            "http" => ports.http = bound.port(),
             _ => ports.tcp = bound.port(),
         });
     }
@@ -167,6 +170,7 @@ impl Node {
             keys: keys(&settings.config)?,
             tls: replica_tls(&settings.config, &identity)?,
         };
+        let mut web = WebDoor::open(&settings.config, &identity)?;
         settings.config.forget_secrets();
         let doors = Doors::open(&settings.config, &identity)?;
         let folder = settings.folder;
@@ -254,12 +258,15 @@ impl Node {
             clients: Clients::default(),
             passwords,
             diagnostics,
+            glance: Arc::new(Glance::default()),
+            links: BTreeSet::new(),
             tick: 0,
             balance: HashMap::new(),
             started_micros: wall_micros,
             metadata_out: outputs,
             partition_out: Vec::new(),
             mesh: None,
+            http: None,
             listener,
             folder,
             view,
@@ -280,9 +287,31 @@ impl Node {
         node.open_partitions();
         node.flush();
         node.listen(doors, security, &senders)?;
+        if let Some(web) = web.take() {
+            node.listen_http(web, &senders)?;
+        }
         node.write_current(&runtime_folder)?;
         notify::ready();
         Ok((node, StopHandle { stop: senders.stop }))
+    }
+
+    fn listen_http(&mut self, web: WebDoor, senders: &Senders) -> Result<(), BootError> {
+        let listener = peer::bind(web.address)?;
+        let bound = listener.local_addr()?;
+        self.note_bound("http", bound);
+        info!(transport = "http", address = %bound, tls = web.tls.is_some(), "clients are served");
+        let setup = WebSetup {
+            config: self.config.http.clone(),
+            identity: Arc::clone(&self.identity),
+            tokens: web.tokens,
+            glance: Arc::clone(&self.glance),
+            events: senders.clients.clone(),
+            message_size_max: message_size_max(&self.config),
+            client_table_max: self.config.metadata.clients_table_max,
+            tls: web.tls,
+        };
+        self.http = Some(HttpListener::start(listener, setup));
+        Ok(())
     }
 
     fn listen(
@@ -378,6 +407,28 @@ impl Door {
             TransportKind::WebSocket => "websocket",
             _ => "tcp",
         }
+    }
+}
+
+/// The HTTP listener before it is bound: what needs secrets and files.
+struct WebDoor {
+    address: SocketAddr,
+    tokens: Tokens,
+    tls: Option<HttpTlsFiles>,
+}
+
+impl WebDoor {
+    fn open(config: &Config, identity: &Identity) -> Result<Option<Self>, BootError> {
+        let section = &config.http;
+        if !section.enabled {
+            return Ok(None);
+        }
+        let tls = section.tls.enabled;
+        Ok(Some(Self {
+            address: identity.http_listen_address(config)?,
+            tokens: Tokens::new(config)?,
+            tls: tls.then(|| HttpTlsFiles::load(&section.tls)).transpose()?,
+        }))
     }
 }
 

@@ -126,6 +126,11 @@ impl Node {
     }
 
     pub(super) fn on_link(&mut self, replica: biplane_wire::ReplicaId, connected: bool) {
+        if connected {
+            self.links.insert(replica);
+        } else {
+            self.links.remove(&replica);
+        }
         self.step_metadata(metadata::Input::Peer { replica, connected });
         self.step_partitions(partition::Input::Peer { replica, connected });
     }
@@ -140,6 +145,9 @@ impl Node {
         };
         match (std::mem::replace(&mut waiting.wait, Wait::Logout), answer) {
             (Wait::Credentials(login), Ok(matches)) => self.on_verified(waiting, login, matches),
+            (Wait::Identify { user_id, answer }, Ok(matches)) => {
+                Self::on_identified(user_id, &answer, matches);
+            }
             (wait @ Wait::Hashing(_), Ok(matches)) => {
                 waiting.wait = wait;
                 self.on_current_verified(waiting, matches);
@@ -231,6 +239,9 @@ impl Node {
     async fn close(&mut self) {
         self.listener.closing.store(true, Ordering::Relaxed);
         self.clients.close_all();
+        if let Some(http) = self.http.take() {
+            http.shut_down();
+        }
         let refused = self.listener.refused.load(Ordering::Relaxed);
         info!(refused, "client frames that were no requests");
         if let Some(mesh) = self.mesh.take() {

@@ -177,6 +177,7 @@ impl Node {
         let normal = status.status == Status::Normal
             && (!status.is_primary || replica.is_caught_up_primary());
         let ready = normal && self.partitions_are_ready();
+        self.update_glance(ready);
         let now = Reported {
             is_primary: status.is_primary,
             status: status.status,

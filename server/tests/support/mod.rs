@@ -11,6 +11,7 @@ pub(crate) mod polled;
 pub(crate) mod ports;
 pub(crate) mod raw_client;
 pub(crate) mod sdk;
+pub(crate) mod web;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -139,135 +139,118 @@ pub(super) const KEYS: &[Key] = &[
     .not_served(),
     key("quic.certificate.cert_file", Text, "\"\"", "PEM chain").not_served(),
     key("quic.certificate.key_file", Text, "\"\"", "PEM key").not_served(),
-    key("http.enabled", Flag, "true", "serve the REST API").not_served(),
-    key("http.address", Text, "\"127.0.0.1:3000\"", "IP:PORT").not_served(),
+    key("http.enabled", Flag, "true", "serve the REST API"),
+    key("http.address", Text, "\"127.0.0.1:3000\"", "IP:PORT"),
     key(
         "http.max_request_size",
         Size,
         "\"2 MB\"",
         "largest body, at most 256 MiB",
-    )
-    .not_served(),
+    ),
     key("http.web_ui", Flag, "false", "serve the web interface").not_served(),
-    key("http.tls.enabled", Flag, "false", "HTTPS on the same port").not_served(),
-    key("http.tls.cert_file", Text, CERT, "PEM chain").not_served(),
-    key("http.tls.key_file", Text, KEY, "PEM key").not_served(),
+    key("http.tls.enabled", Flag, "false", "HTTPS on the same port"),
+    key("http.tls.cert_file", Text, CERT, "PEM chain"),
+    key("http.tls.key_file", Text, KEY, "PEM key"),
     key(
         "http.cors.enabled",
         Flag,
         "true",
         "answer cross-origin preflights",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.allowed_methods",
         Texts,
         "[\"GET\", \"POST\", \"PUT\", \"DELETE\"]",
         "methods",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.allowed_origins",
         Texts,
         "[\"*\"]",
         "origins; * only as the first",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.allowed_headers",
         Texts,
         "[\"content-type\", \"authorization\"]",
         "request headers",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.exposed_headers",
         Texts,
         "[\"iggy-view\"]",
         "response headers",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.allow_credentials",
         Flag,
         "false",
         "needs lists without *",
-    )
-    .not_served(),
+    ),
     key(
         "http.cors.allow_private_network",
         Flag,
         "false",
         "private networks",
-    )
-    .not_served(),
-    key("http.metrics.enabled", Flag, "true", "serve metrics").not_served(),
+    ),
+    key("http.metrics.enabled", Flag, "true", "serve metrics"),
     key(
         "http.metrics.endpoint",
         Text,
         "\"/metrics\"",
         "starts with /",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.algorithm",
         Text,
         "\"HS256\"",
         "HS256, HS384 or HS512",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.issuer",
         Text,
         "\"iggy.apache.org\"",
         "issuer of tokens",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.audience",
         Text,
         "\"iggy.apache.org\"",
         "audience of tokens",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.valid_issuers",
         Texts,
         "[\"iggy.apache.org\"]",
         "issuers accepted",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.valid_audiences",
         Texts,
         "[\"iggy.apache.org\"]",
         "audiences accepted",
-    )
-    .not_served(),
+    ),
     key(
         "http.jwt.access_token_expiry",
         Expiry,
         "\"1 h\"",
         "life of a token; not the server default",
-    )
-    .not_served(),
-    key("http.jwt.clock_skew", Duration, "\"5 s\"", "tolerance").not_served(),
+    ),
+    key("http.jwt.clock_skew", Duration, "\"5 s\"", "tolerance"),
     key(
         "http.jwt.not_before",
         Duration,
         "\"0 s\"",
         "delay of validity",
-    )
-    .not_served(),
-    key("http.jwt.encoding_secret", Secret, "\"\"", "signs").not_served(),
-    key("http.jwt.decoding_secret", Secret, "\"\"", "verifies").not_served(),
+    ),
+    key("http.jwt.encoding_secret", Secret, "\"\"", "signs"),
+    key("http.jwt.decoding_secret", Secret, "\"\"", "verifies"),
     key(
         "http.jwt.use_base64_secret",
         Flag,
         "false",
         "the secrets are base64 text",
-    )
-    .not_served(),
+    ),
     key("http.jwt.trusted_issuers[].issuer", Text, "", "issuer")
         .not_served()
         .mandatory(),

@@ -95,7 +95,7 @@ pub(super) fn quic(config: &Config, problems: &mut Problems) {
     bytes(problems, "quic.stream_receive_window", stream, 1, window);
 }
 
-/// Checked although nothing is served.
+/// The rules of the REST listener.
 pub(super) fn http(config: &Config, problems: &mut Problems) {
     let http = &config.http;
     bytes(

@@ -1,0 +1,230 @@
+//! The table of `biplane status`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{ClusterStatus, NodeStatus};
+
+/// The table. `earlier` is the status one `period` before, for estimates.
+pub(super) fn text(
+    status: &ClusterStatus,
+    earlier: Option<&ClusterStatus>,
+    period: Duration,
+) -> String {
+    let mut out = String::new();
+    let primary = status.primary.as_deref().unwrap_or("none");
+    let _ = writeln!(
+        out,
+        "cluster {}   metadata primary {primary}\n",
+        status.cluster
+    );
+    let _ = writeln!(
+        out,
+        "{:<14} {:<22} {:<12} {:<9} {:>5} {:>9} {:>6} {:>7} {:>5} {:>7} {:>9}  disk free",
+        "node",
+        "address",
+        "state",
+        "role",
+        "view",
+        "applied",
+        "behind",
+        "groups",
+        "led",
+        "lagging",
+        "dropped"
+    );
+    for node in &status.nodes {
+        line(&mut out, node);
+    }
+    links(&mut out, status);
+    work(&mut out, status, earlier, period);
+    out
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn dropped(report: &Value) -> u64 {
+    let counters = report["counters"].as_array().into_iter().flatten();
+    let dropped = counters.filter(|counter| {
+        let name = counter[0].as_str();
+        name.is_some_and(|name| name.starts_with("dropped_"))
+    });
+    dropped.map(|counter| number(&counter[1])).sum()
+}
+
+fn line(out: &mut String, node: &NodeStatus) {
+    let Some(report) = &node.report else {
+        let _ = writeln!(out, "{:<14} {:<22} no answer", node.name, node.address);
+        return;
+    };
+    let (metadata, groups) = (&report["metadata"], &report["partitions"]);
+    let state = if node.is_ready() {
+        "ready"
+    } else {
+        "catching up"
+    };
+    let status = metadata["status"].as_str().unwrap_or("?");
+    let role = match (metadata["leads"] == Value::Bool(true), status) {
+        (true, _) => "primary",
+        (false, "normal") => "backup",
+        (false, other) => other,
+    };
+    let disk = node.disk.as_ref();
+    let disk = disk.map_or_else(
+        || "?".to_owned(),
+        |(free, total)| format!("{free} of {total}"),
+    );
+    let _ = writeln!(
+        out,
+        "{:<14} {:<22} {:<12} {:<9} {:>5} {:>9} {:>6} {:>7} {:>5} {:>7} {:>9}  {disk}",
+        node.name,
+        node.address,
+        state,
+        role,
+        number(&metadata["view"]),
+        number(&metadata["commit"]),
+        number(&metadata["lag"]),
+        number(&groups["groups"]),
+        number(&groups["led"]),
+        number(&groups["lagging"]),
+        dropped(report),
+    );
+}
+
+/// Links that are down, as the node at their end sees them.
+fn links(out: &mut String, status: &ClusterStatus) {
+    for node in &status.nodes {
+        let Some(report) = &node.report else {
+            continue;
+        };
+        for link in report["links"].as_array().into_iter().flatten() {
+            if link["up"] != Value::Bool(true) {
+                let name = link["name"].as_str().unwrap_or("?");
+                let _ = writeln!(out, "\nlink {} to {name}: down", node.name);
+            }
+        }
+    }
+}
+
+fn groups_of(node: &NodeStatus) -> Vec<&Value> {
+    let Some(report) = &node.report else {
+        return Vec::new();
+    };
+    let named = report["groups"].as_array().into_iter().flatten();
+    std::iter::once(&report["metadata"]).chain(named).collect()
+}
+
+/// Repairs and transfers with their progress; with an earlier status, how long they will take.
+fn work(
+    out: &mut String,
+    status: &ClusterStatus,
+    earlier: Option<&ClusterStatus>,
+    period: Duration,
+) {
+    let mut head = true;
+    for node in &status.nodes {
+        for group in groups_of(node) {
+            let (lag, commit) = (number(&group["lag"]), number(&group["commit"]));
+            let transfer = group["transfer"].as_str().unwrap_or("idle");
+            if lag == 0 && transfer == "idle" {
+                continue;
+            }
+            if head {
+                let _ = writeln!(out, "\nrepairs and transfers");
+                head = false;
+            }
+            let kind = if transfer == "idle" {
+                "repair"
+            } else {
+                transfer
+            };
+            let name = group["group"].as_str().unwrap_or("?");
+            let done = (commit * 100).checked_div(commit + lag).unwrap_or(0);
+            let before = earlier
+                .and_then(|earlier| earlier.nodes.iter().find(|other| other.name == node.name))
+                .map(groups_of)
+                .and_then(|groups| {
+                    groups
+                        .into_iter()
+                        .find(|other| other["group"] == group["group"])
+                })
+                .map(|other| number(&other["lag"]));
+            let left = match before.and_then(|before| before.checked_sub(lag)) {
+                Some(gained) if gained > 0 => {
+                    let seconds = lag as f64 / gained as f64 * period.as_secs_f64();
+                    format!(", about {seconds:.0} s left")
+                }
+                _ => String::new(),
+            };
+            let _ = writeln!(
+                out,
+                "  {:<14} {name:<18} {kind:<15} {done:>3} %, {lag} operations to come{left}",
+                node.name
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(lag: u64) -> ClusterStatus {
+        let report = serde_json::json!({
+            "ready": false,
+            "metadata": { "group": "metadata", "status": "normal", "view": 3, "leads": true,
+                "commit": 40, "lag": 0, "transfer": "idle" },
+            "partitions": { "groups": 2, "led": 1, "lagging": 1 },
+            "groups": [{ "group": "0/0/1", "commit": 100 - lag, "lag": lag,
+                "transfer": "idle" }],
+            "links": [{ "node": 1, "name": "node-1", "up": false }],
+            "counters": [["dropped_no_link", 4], ["frames_in", 9], ["dropped_queue_full", 1]],
+        });
+        ClusterStatus {
+            cluster: "c".to_owned(),
+            primary: Some("node-0".to_owned()),
+            nodes: vec![
+                NodeStatus {
+                    name: "node-0".to_owned(),
+                    address: "127.0.0.1:3000".to_owned(),
+                    report: Some(report),
+                    disk: Some(("1 GB".to_owned(), "2 GB".to_owned())),
+                },
+                NodeStatus {
+                    name: "node-1".to_owned(),
+                    address: "127.0.0.1:3001".to_owned(),
+                    report: None,
+                    disk: None,
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_table_shows_who_is_away_and_what_is_being_done() {
+        let text = text(&status(20), Some(&status(60)), Duration::from_secs(2));
+        for part in [
+            "metadata primary node-0",
+            "catching up",
+            "no answer",
+            "link node-0 to node-1: down",
+            "1 GB of 2 GB",
+            "80 %, 20 operations to come, about 1 s left",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let row = text.lines().find(|line| line.contains("127.0.0.1:3000"));
+        let dropped = row.and_then(|row| row.split_whitespace().nth(11));
+        assert_eq!(dropped, Some("5"), "{text}");
+    }
+
+    #[test]
+    fn without_an_earlier_look_nothing_is_estimated() {
+        let text = text(&status(20), None, Duration::from_secs(2));
+        assert!(!text.contains("left"), "{text}");
+    }
+}
