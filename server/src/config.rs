@@ -8,8 +8,8 @@
 //!                                └──────────── problems ◄─────────────┘
 //! ```
 //!
-//! The file is the one of chapter 09. A boot is refused by the first problem; `biplane config check`
-//! shows all of them.
+//! The file is the one of chapter 09. A boot is refused by the first problem; `biplane config
+//! check` shows all of them.
 
 mod advertised;
 mod environment;

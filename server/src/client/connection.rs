@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use biplane_wire::response::TransportKind;
@@ -24,6 +24,9 @@ use crate::tls::{ClientTls, TlsRefusal};
 /// Requests a connection may have in flight, counted with one more for each MiB of their size. A
 /// client that sends faster than it is served is slowed by TCP, not by our memory.
 pub(crate) const CREDIT: usize = 160;
+/// Bytes of replies that may wait to be written before the connection's next request is served. A
+/// client that does not read is not worth the memory of its answers.
+const BACKLOG_MAX: usize = 8 << 20;
 /// Replies per vectored write.
 const BATCH_MAX: usize = 64;
 /// Pause after a failed accept.
@@ -56,6 +59,11 @@ pub(crate) enum ClientEvent {
     },
     /// Something that came over HTTP.
     Http(HttpEvent),
+    /// The client has read: a connection that had too much to write may go on.
+    Drained {
+        /// The connection.
+        id: ConnectionId,
+    },
     /// The connection is gone.
     Closed {
         /// The connection.
@@ -68,19 +76,66 @@ pub(crate) enum ClientEvent {
 pub(crate) struct Handle {
     outbox: Sender<ClientFrame>,
     credit: Receiver<()>,
+    backlog: Arc<Backlog>,
+}
+
+/// Bytes that wait to be written.
+#[derive(Debug, Default)]
+struct Backlog {
+    bytes: AtomicUsize,
+    /// The node wants to know when there is room again.
+    wanted: AtomicBool,
+    /// Nobody writes to a socket here, so nothing is ever counted down.
+    unwatched: bool,
+}
+
+impl Backlog {
+    fn is_full(&self) -> bool {
+        !self.unwatched && self.bytes.load(Ordering::SeqCst) >= BACKLOG_MAX
+    }
+
+    /// Counts what was written; true when the node is to be told.
+    fn written(&self, bytes: usize) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        !self.is_full() && self.wanted.swap(false, Ordering::SeqCst)
+    }
 }
 
 impl Handle {
     /// The node's end of a connection without a socket: whoever made it bounds what is in flight.
     pub(crate) fn without_socket(outbox: Sender<ClientFrame>) -> Self {
         let (_, credit) = bounded(1);
-        Self { outbox, credit }
+        let backlog = Arc::new(Backlog {
+            unwatched: true,
+            ..Backlog::default()
+        });
+        Self {
+            outbox,
+            credit,
+            backlog,
+        }
     }
 
     /// Queues a reply. False when the connection is gone or its queue is full; the client then runs
     /// into its own timeout.
     pub(crate) fn send(&self, frame: ClientFrame) -> bool {
-        self.outbox.try_send(frame).is_ok()
+        let size = frame.size();
+        self.backlog.bytes.fetch_add(size, Ordering::SeqCst);
+        let sent = self.outbox.try_send(frame).is_ok();
+        if !sent {
+            self.backlog.bytes.fetch_sub(size, Ordering::SeqCst);
+        }
+        sent
+    }
+
+    /// True while too much waits to be written. [`ClientEvent::Drained`] follows in that case.
+    pub(crate) fn is_clogged(&self) -> bool {
+        if !self.backlog.is_full() {
+            return false;
+        }
+        self.backlog.wanted.store(true, Ordering::SeqCst);
+        // The writer may have made room in between, and seen nobody who wanted it.
+        self.backlog.is_full() || !self.backlog.wanted.swap(false, Ordering::SeqCst)
     }
 
     /// Gives back what a request of `size` bytes took.
@@ -285,7 +340,12 @@ async fn run(
     };
     let (outbox, replies) = bounded(state.outbox_capacity);
     let (permits, credit) = bounded(CREDIT);
-    let handle = Handle { outbox, credit };
+    let backlog = Arc::new(Backlog::default());
+    let handle = Handle {
+        outbox,
+        credit,
+        backlog: Arc::clone(&backlog),
+    };
     if !state
         .events
         .send(ClientEvent::Opened {
@@ -298,8 +358,13 @@ async fn run(
     {
         return;
     }
-    let grace = state.close_grace;
-    let writer = runtime::spawn(write(halves.writer, replies, stream.clone(), grace));
+    let outlet = Outlet {
+        id,
+        replies,
+        backlog,
+        state: Arc::clone(&state),
+    };
+    let writer = runtime::spawn(write(halves.writer, outlet, stream.clone()));
     read(id, halves.reader, &permits, &state).await;
     trace!(connection = id, %address, "client connection ended");
     state.events.send(ClientEvent::Closed { id }).await;
@@ -367,12 +432,21 @@ fn check(message: Message) -> Result<Typed<RequestHeader>, Refusal> {
     decode_client(message)
 }
 
-async fn write(
-    mut writer: Outgoing,
+/// The connection's end of the queue of replies.
+struct Outlet {
+    id: ConnectionId,
     replies: Receiver<ClientFrame>,
-    socket: TcpStream,
-    close_grace: Duration,
-) {
+    backlog: Arc<Backlog>,
+    state: Arc<ListenerState>,
+}
+
+async fn write(mut writer: Outgoing, outlet: Outlet, socket: TcpStream) {
+    let Outlet {
+        id,
+        replies,
+        backlog,
+        state,
+    } = outlet;
     let mut batch: Vec<ClientFrame> = Vec::with_capacity(BATCH_MAX);
     while let Ok(first) = replies.recv().await {
         batch.push(first);
@@ -385,8 +459,12 @@ async fn write(
         if writer.write_batch(&batch).await.is_err() {
             break;
         }
+        let written = batch.iter().map(ClientFrame::size).sum();
         batch.clear();
+        if backlog.written(written) {
+            state.events.send(ClientEvent::Drained { id }).await;
+        }
     }
-    let _ = runtime::timeout(close_grace, writer.close()).await;
+    let _ = runtime::timeout(state.close_grace, writer.close()).await;
     let _ = socket.shutdown(std::net::Shutdown::Both);
 }

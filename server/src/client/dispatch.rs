@@ -58,6 +58,7 @@ impl Node {
                 }
             }
             ClientEvent::Http(event) => self.on_http(event),
+            ClientEvent::Drained { id } => self.clients.resume(id),
             ClientEvent::Closed { id } => {
                 if let Some(bound) = self.clients.close(id) {
                     self.log_out_lost(bound);

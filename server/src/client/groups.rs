@@ -1,6 +1,6 @@
-//! What the members of a consumer group are still working on, as far as this node knows (chapter 05
-//! section 6.3): a member that joins gets such a partition only once its owner has committed what it
-//! was served.
+//! What the members of a consumer group are still working on, as far as this node knows (chapter
+//! 05 section 6.3): a member that joins gets such a partition only once its owner has committed
+//! what it was served.
 
 use biplane_wire::GroupId;
 use biplane_wire::request::ConsumerGroupRequest;

@@ -26,6 +26,19 @@ pub(crate) enum ClientFrame {
     },
 }
 
+impl ClientFrame {
+    /// Bytes on the wire.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Message(message) => message.size(),
+            Self::Parts { body, .. } => {
+                let body = body.iter().map(|part| part.as_bytes().len());
+                HEADER_SIZE + body.sum::<usize>()
+            }
+        }
+    }
+}
+
 impl Slices for ClientFrame {
     fn append<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
         match self {

@@ -258,7 +258,7 @@ impl Clients {
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
-            if session.busy {
+            if session.busy || session.queue.is_empty() || session.handle.is_clogged() {
                 continue;
             }
             if let Some(request) = session.queue.pop_front() {
@@ -269,6 +269,13 @@ impl Clients {
             }
         }
         None
+    }
+
+    /// A connection that had too much to write may go on.
+    pub(crate) fn resume(&mut self, id: ConnectionId) {
+        if self.sessions.contains_key(&id) {
+            self.ready.push_back(id);
+        }
     }
 
     /// Remembers a request until its answer comes; the token finds it again.

@@ -1,8 +1,8 @@
 //! WebSocket: each frame of the protocol is one Binary message (chapter 07 section 12.2).
 //!
-//! A message whose length is not what its header says, and a Text message, end the connection. Pings
-//! are answered by the library. A reply above the frame limit goes out in fragments, since clients
-//! refuse large frames before they refuse large messages.
+//! A message whose length is not what its header says, and a Text message, end the connection.
+//! Pings are answered by the library. A reply above the frame limit goes out in fragments, since
+//! clients refuse large frames before they refuse large messages.
 
 use std::io;
 

@@ -9,9 +9,10 @@ pub fn example() -> String {
     let mut text = String::from(
         "# Configuration of a Biplane node: every key with its default.\n\
          #\n\
-         # Durations are strings with a unit (\"5s\", \"1h 30m\"), sizes too (\"64 MiB\"). Every key\n\
-         # has an environment variable that wins over the file: IGGY_ and the path in capitals,\n\
-         # IGGY_CLUSTER_HEARTBEAT_TIMEOUT for one. `biplane config check FILE` finds mistakes.\n",
+         # Durations are strings with a unit (\"5s\", \"1h 30m\"), sizes too (\"64 MiB\").\n\
+         # Every key has an environment variable that wins over the file: IGGY_ and the path in\n\
+         # capitals, IGGY_CLUSTER_HEARTBEAT_TIMEOUT for one.\n\
+         # `biplane config check FILE` finds mistakes.\n",
     );
     let mut table = String::new();
     for key in schema::keys().filter(|key| key.entry().is_none()) {

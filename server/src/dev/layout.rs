@@ -282,14 +282,25 @@ mod tests {
         }
     }
 
+    /// A base whose ports are all free, below those the system gives to outgoing connections.
     fn free_base_port() -> u16 {
-        let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = probe.local_addr().unwrap().port();
-        if port > 60_000 {
-            port - 20_000
-        } else {
-            port.max(1024)
+        let distances = [0, WEBSOCKET_PORT_DISTANCE, REPLICA_PORT_DISTANCE];
+        let is_free = |base: u16| {
+            let ports = distances
+                .iter()
+                .flat_map(|distance| (0..5).map(move |node| base + distance + node));
+            ports
+                .map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)))
+                .all(|bound| bound.is_ok())
+        };
+        for _ in 0..1_000 {
+            let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let base = 12_000 + probe.local_addr().unwrap().port() % 18_000;
+            if is_free(base) {
+                return base;
+            }
         }
+        panic!("no free ports on the loopback");
     }
 
     #[test]

@@ -181,7 +181,7 @@ async fn a_crowd_does_not_keep_a_client_from_working() {
         let mut raw = RawClient::over(stream.try_clone().expect("a handle"));
         raw.ping().expect("an idle connection is served");
     }
-    // Those that did not read get what was kept for them, and no frame in half.
+    // Those that did not read get what was kept for them.
     for mut stream in silent {
         stream.set_nonblocking(false).expect("a socket");
         stream

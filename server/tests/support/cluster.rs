@@ -234,6 +234,7 @@ impl Cluster {
             .env_remove("IGGY_ROOT_USERNAME")
             .env_remove("IGGY_ROOT_PASSWORD")
             .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
+            .env("IGGY_DISPLAY_CONFIG", "0")
             // A supervised node stops when this pipe closes, so it cannot outlive a test process
             // that is itself killed.
             .stdin(Stdio::piped())
