@@ -303,7 +303,7 @@ fn a_follower_hands_on_what_is_not_its_own() {
     }
     cluster.restart(primary);
     cluster.wait_ready();
-    let found = wait_until(
+    wait_until(
         "the stream on the node that was away",
         Duration::from_secs(20),
         || {
