@@ -303,7 +303,7 @@ fn a_follower_hands_on_what_is_not_its_own() {
     }
     cluster.restart(primary);
     cluster.wait_ready();
-    let found = wait_until(
+    wait_until(
         "the stream on the node that was away",
         Duration::from_secs(20),
         || {
@@ -311,7 +311,6 @@ fn a_follower_hands_on_what_is_not_its_own() {
             (answer.status == 200).then_some(()).ok_or(answer.text())
         },
     );
-    let () = found;
 }
 
 /// A page of a node with thousands of partitions comes at once, and is no larger for them.
