@@ -344,11 +344,13 @@ impl Identity {
         };
         let tcp = listen_address("tcp.address", &config.tcp.address)?;
         let websocket = listen_address("websocket.address", &config.websocket.address)?;
+        let http = listen_address("http.address", &config.http.address)?;
         let ports = served(
             config,
             Ports {
                 tcp: tcp.port(),
                 websocket: websocket.port(),
+                http: http.port(),
                 ..Ports::default()
             },
         );

@@ -333,7 +333,7 @@ fn a_scrape_of_many_partitions_is_quick_and_small() {
         let line = page.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line[name.len()..].parse::<usize>().ok())
     };
-    wait_until("every partition to work", Duration::from_secs(120), || {
+    wait_until("every partition to work", Duration::from_secs(400), || {
         let page = cluster.get(0, "/metrics", Some(&root))?.text();
         let found = groups(&page);
         (found == Some(1000 * TOPICS))
