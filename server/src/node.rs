@@ -14,6 +14,7 @@
 //! business.
 
 mod boot;
+mod boot_error;
 pub mod catch_up;
 mod disk;
 mod event_loop;
@@ -45,7 +46,8 @@ use crate::recycler::FramePool;
 use crate::runtime::Receiver;
 
 pub use crate::file_disk::{DataFolder, FolderError};
-pub use boot::{BootError, Settings, StopHandle};
+pub use boot::{Settings, StopHandle};
+pub use boot_error::BootError;
 
 /// The server version told to clients.
 pub const SERVER_VERSION: &str = "0.9.0";

@@ -5,12 +5,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use biplane_handshake::{Keys, SecretError};
-use biplane_journal::{GroupCommit, GroupCommitConfig, Replay, ReplayError};
+use biplane_journal::{GroupCommit, GroupCommitConfig, Replay};
 use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane as partition;
@@ -18,14 +18,15 @@ use biplane_partition_plane::PartitionPlane;
 use biplane_wire::response::TransportKind;
 use tracing::info;
 
-use super::root::{self, RootError};
+use super::boot_error::BootError;
+use super::root;
 use super::{Inbox, Node};
 use crate::client::connection::{self, ClientEvent, DoorKind, ListenerState};
 use crate::client::http::Glance;
 use crate::client::session::Clients;
 use crate::client::websocket;
 use crate::clock::{self, TickCounter};
-use crate::config::{Config, ConfigError, Identity, ListenerTls, Variables};
+use crate::config::{Config, Identity, ListenerTls, Variables};
 use crate::diagnostics::{Diagnostics, Shown};
 use crate::file_disk::{DataFolder, FileDisk, FolderError};
 use crate::http::{HttpListener, HttpTlsFiles, Tokens, WebSetup};
@@ -33,7 +34,7 @@ use crate::mailbox::{self, Bell, Post};
 use crate::notify;
 use crate::observe::LogFiles;
 use crate::passwords::Passwords;
-use crate::peer::{self, INBOUND_CAPACITY, ListenError, Mesh, MeshConfig, PeerEvent};
+use crate::peer::{self, INBOUND_CAPACITY, Mesh, MeshConfig, PeerEvent};
 use crate::recycler::FramePool;
 use crate::runtime;
 use crate::supervised::Report;
@@ -59,48 +60,6 @@ pub struct Settings {
     pub with_default_root: bool,
     /// `--supervised`.
     pub supervised: bool,
-}
-
-/// Why a node does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum BootError {
-    /// Configuration.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Data folder.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// Root user.
-    #[error(transparent)]
-    Root(#[from] RootError),
-    /// Metadata on disk.
-    #[error("the metadata in {} cannot be opened: {reason}", folder.display())]
-    Metadata {
-        /// Data folder.
-        folder: PathBuf,
-        /// What recovery found.
-        reason: metadata::OpenError,
-    },
-    /// Writes that were durable in the redo files only.
-    #[error("the redo files in {} cannot be believed: {reason}", folder.display())]
-    Redo {
-        /// Data folder.
-        folder: PathBuf,
-        /// What is wrong with them.
-        reason: ReplayError,
-    },
-    /// Secrets.
-    #[error("cluster.auth: {0}")]
-    Secret(#[from] SecretError),
-    /// Certificates and keys.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A port.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// Threads or randomness.
-    #[error("the system refuses a resource: {0}")]
-    System(#[from] io::Error),
 }
 
 /// Asks a running node to stop.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use biplane_wire::{Checksum, DoViewChangeHeader, Op, StartViewHeader, Suffix, Typed};
+use biplane_wire::{Checksum, DoViewChangeHeader, Op, StartViewHeader, Suffix, Typed, View};
 
 use super::committed::Canon;
 use super::{GroupKey, Violation};
@@ -75,11 +75,13 @@ impl Truncation {
             return Ok(());
         };
         let header = frame.header();
-        if header.op() == Op::ZERO && self.wiped.contains(&node) {
-            // Nobody who has been in a later view listens; see F11 in docs/simulation.md.
+        let view = header.frame.view();
+        let begins_anew = header.op() == Op::ZERO || view == View(0);
+        if begins_anew && self.wiped.contains(&node) {
+            // Nobody who has been in a later view listens, also when it has taken requests in the
+            // first one meanwhile; see F11 in docs/simulation.md.
             return Ok(());
         }
-        let view = header.frame.view();
         // A primary that was deposed and does not know it yet speaks of what was before.
         let is_owed = |op: Op| canon.view(op).is_some_and(|committed| committed <= view);
         let mut last = canon.last();
@@ -114,7 +116,7 @@ impl Truncation {
 #[cfg(test)]
 mod tests {
     use biplane_wire::{
-        Command, GroupId, Message, Operation, PrepareHeader, SuffixBuilder, View, prepare,
+        Command, GroupId, Message, Operation, PrepareHeader, SuffixBuilder, prepare,
     };
 
     use super::super::committed::Committed;
