@@ -15,7 +15,7 @@
 
 mod boot;
 mod boot_error;
-pub mod catch_up;
+pub(crate) mod catch_up;
 mod disk;
 mod event_loop;
 mod outputs;

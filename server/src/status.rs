@@ -115,7 +115,6 @@ fn watch(args: &StatusArgs) -> Result<u8, StatusError> {
     let certificate = args.cert_file.as_deref();
     let peers = Peers::believing(certificate)?;
     let token = runtime::block_on(token(args, &peers))?;
-    let mut earlier = None;
     loop {
         let status = runtime::block_on(look(args.address, &token, &peers))?;
         if args.json {
@@ -125,12 +124,11 @@ fn watch(args: &StatusArgs) -> Result<u8, StatusError> {
                 // Clear, and begin at the top.
                 print!("\x1b[2J\x1b[H");
             }
-            print!("{}", table::text(&status, earlier.as_ref(), WATCH_PERIOD));
+            print!("{}", table::text(&status));
         }
         if !args.watch {
             return Ok(status.exit_code());
         }
-        earlier = Some(status);
         std::thread::sleep(WATCH_PERIOD);
     }
 }

@@ -9,9 +9,8 @@
 //! Everything that can be wrong with a file is found before a port is opened, and named with the
 //! configuration key it came from. Sessions themselves are in the files below this one.
 
-mod any_certificate;
 mod client;
-mod pinned_certificate;
+mod key_holder;
 mod refusal;
 mod replica;
 
@@ -24,10 +23,9 @@ use futures_rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDe
 use futures_rustls::rustls;
 use rustls::crypto::CryptoProvider;
 
-#[cfg(test)]
-pub(crate) use any_certificate::AnyCertificate;
 pub(crate) use client::{ClientTls, TCP_KEYS, WEBSOCKET_KEYS};
-use pinned_certificate::PinnedCertificate;
+#[cfg(test)]
+pub(crate) use key_holder::KeyHolder;
 pub(crate) use refusal::TlsRefusal;
 pub(crate) use replica::{ReplicaTls, Session};
 
@@ -119,7 +117,7 @@ pub(crate) fn pinned(
         .with_safe_default_protocol_versions()
         .map_err(refused)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(PinnedCertificate::new(leaf, provider())))
+        .with_custom_certificate_verifier(Arc::new(key_holder::KeyHolder::of(leaf, provider())))
         .with_no_client_auth();
     Ok(config)
 }

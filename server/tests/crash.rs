@@ -8,9 +8,6 @@
 //!
 //! `BIPLANE_CRASH_ROUNDS=200` runs that many rounds instead of a few.
 
-#[allow(dead_code, reason = "shared with the tests of the official client")]
-#[path = "official_client/ledger.rs"]
-mod ledger;
 #[path = "crash/limits.rs"]
 mod limits;
 #[path = "crash/load.rs"]

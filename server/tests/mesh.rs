@@ -10,9 +10,6 @@ mod client_tls;
 mod faults;
 #[path = "mesh/hostile.rs"]
 mod hostile;
-#[allow(dead_code, reason = "shared with the tests of the official client")]
-#[path = "official_client/ledger.rs"]
-mod ledger;
 #[path = "mesh/load.rs"]
 mod load;
 #[path = "mesh/modes.rs"]

@@ -30,8 +30,6 @@ mod http_fuzz;
 mod http_official;
 #[path = "http/status.rs"]
 mod http_status;
-#[path = "official_client/ledger.rs"]
-mod ledger;
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 #[path = "official_client/websocket.rs"]

@@ -53,12 +53,13 @@ impl Group {
             self.raise = None;
         } else if is_confirmed || is_late {
             self.raise = None;
-            // A window without messages says nothing about those below.
-            let is_certain = is_confirmed && !self.lacks_evidence(waiting.to);
             if self.is_stuck_before_purge() {
                 return;
             }
-            if is_certain || self.replica.is_primary() {
+            // A window without messages says nothing about those below.
+            let has_evidence = !self.lacks_evidence(waiting.to);
+            // A primary has nobody to ask for the state, and leads on what it has.
+            if has_evidence && (is_confirmed || self.replica.is_primary()) {
                 self.raise_floor(waiting.to, context);
                 self.translate(context);
                 self.walk_commits(context);

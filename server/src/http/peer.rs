@@ -176,24 +176,31 @@ enum Parsed {
 }
 
 /// Reads what has arrived; `ended` when nothing will follow.
-fn parse(bytes: &[u8], ended: bool) -> Parsed {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut response = httparse::Response::new(&mut headers);
-    let start = match response.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Parsed::Incomplete,
-        Err(_) => return Parsed::Malformed,
-    };
-    let status = response.code.unwrap_or(0);
-    if (100..200).contains(&status) {
-        return parse(&bytes[start..], ended);
+fn parse(mut bytes: &[u8], ended: bool) -> Parsed {
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut headers);
+        let start = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Parsed::Incomplete,
+            Err(_) => return Parsed::Malformed,
+        };
+        let rest = &bytes[start..];
+        if !(100..200).contains(&response.code.unwrap_or(0)) {
+            return body_of(&response, rest, ended);
+        }
+        // It only says that the answer will follow.
+        bytes = rest;
     }
+}
+
+fn body_of(response: &httparse::Response<'_, '_>, rest: &[u8], ended: bool) -> Parsed {
+    let status = response.code.unwrap_or(0);
     let value = |name: &str| {
         let mut headers = response.headers.iter();
         let header = headers.find(|header| header.name.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(header.value).ok()
     };
-    let rest = &bytes[start..];
     let chunked = value("transfer-encoding").is_some_and(|text| text.contains("chunked"));
     let body = if status == 204 || status == 304 {
         Vec::new()
@@ -283,6 +290,14 @@ mod tests {
                 assert_eq!(parse(&text[..cut], false), Parsed::Incomplete, "{cut}");
             }
         }
+    }
+
+    #[test]
+    fn any_number_of_heads_that_promise_an_answer_is_passed_over() {
+        let mut text = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(200_000);
+        assert_eq!(parse(&text, false), Parsed::Incomplete);
+        text.extend_from_slice(b"HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(complete(&text).status, 204);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::fmt;
 use biplane_repair as repair;
 use biplane_state_transfer as transfer;
 use biplane_wire::GroupId;
+use serde::Serialize;
 use tracing::{info, warn};
 
 use super::Node;
@@ -26,19 +27,19 @@ const NAMED_MAX: usize = 8;
 
 /// What a group that is behind is doing about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CatchUp {
+pub(crate) struct CatchUp {
     /// The group.
-    pub group: GroupId,
+    pub(crate) group: GroupId,
     /// Highest operation applied here.
-    pub applied: u64,
+    pub(crate) applied: u64,
     /// Highest operation known to be committed.
-    pub committed: u64,
+    pub(crate) committed: u64,
     /// Its journal repair, if one runs.
-    pub repair: Option<repair::Progress>,
+    pub(crate) repair: Option<repair::Progress>,
     /// Its state transfer, if one runs.
-    pub transfer: Option<transfer::Progress>,
+    pub(crate) transfer: Option<transfer::Progress>,
     /// How the last attempt ended, where it did not succeed.
-    pub trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 impl CatchUp {
@@ -51,53 +52,95 @@ impl CatchUp {
         (self.applied, stored, received)
     }
 
-    /// Seconds it will take at the present rate, if there is one.
-    #[must_use]
-    pub fn seconds_left(&self) -> Option<u64> {
-        let (left, rate) = match (self.transfer, self.repair) {
+    /// What is under way, in numbers.
+    pub(crate) fn work(&self) -> Option<Work> {
+        let (kind, peer, phase, unit, done, total, per_second) = match (self.transfer, self.repair)
+        {
             (Some(transfer), _) => (
-                transfer.bytes_total.saturating_sub(transfer.bytes_done),
+                "transfer",
+                transfer.peer,
+                format!(
+                    "{:?}, artifact {} of {}",
+                    transfer.stage, transfer.artifact, transfer.artifacts
+                ),
+                "bytes",
+                transfer.bytes_done,
+                transfer.bytes_total,
                 transfer.bytes_per_second(),
             ),
             (None, Some(repair)) => (
-                (repair.to.0 + 1).saturating_sub(repair.at.0),
+                "repair",
+                repair.peer,
+                format!("operations {} to {}", repair.from, repair.to),
+                "operations",
+                repair.at.0.saturating_sub(repair.from.0),
+                (repair.to.0 + 1).saturating_sub(repair.from.0),
                 repair.ops_per_second(),
             ),
             (None, None) => return None,
         };
-        left.checked_div(rate)
+        Some(Work {
+            kind,
+            peer: peer.0,
+            phase,
+            unit,
+            done,
+            total,
+            per_second,
+            seconds_left: total.saturating_sub(done).checked_div(per_second),
+        })
+    }
+}
+
+/// A repair or a transfer in numbers, for the log and for reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Work {
+    /// `repair` or `transfer`.
+    pub(crate) kind: &'static str,
+    /// The replica that serves it.
+    pub(crate) peer: u8,
+    /// What of it is being done.
+    pub(crate) phase: String,
+    /// `operations` or `bytes`.
+    pub(crate) unit: &'static str,
+    /// How many of them are here.
+    pub(crate) done: u64,
+    /// How many there are.
+    pub(crate) total: u64,
+    /// How many came in a second.
+    pub(crate) per_second: u64,
+    /// Seconds it will take at that rate, if there is one.
+    pub(crate) seconds_left: Option<u64>,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            peer,
+            phase,
+            unit,
+            done,
+            total,
+            per_second,
+            ..
+        } = self;
+        write!(
+            f,
+            "{kind} from replica {peer}: {phase}, {done} of {total} {unit}, {per_second} a second"
+        )?;
+        match self.seconds_left {
+            Some(seconds) => write!(f, ", about {seconds} s left"),
+            None => Ok(()),
+        }
     }
 }
 
 impl fmt::Display for CatchUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "op {} of {}", self.applied, self.committed)?;
-        if let Some(transfer) = self.transfer {
-            write!(
-                f,
-                ", state transfer from replica {}: {:?}, artifact {} of {}, {} of {} bytes, {} \
-                 bytes a second",
-                transfer.peer,
-                transfer.stage,
-                transfer.artifact,
-                transfer.artifacts,
-                transfer.bytes_done,
-                transfer.bytes_total,
-                transfer.bytes_per_second()
-            )?;
-        } else if let Some(repair) = self.repair {
-            write!(
-                f,
-                ", repair from replica {}: op {} of {}..{}, {} ops a second",
-                repair.peer,
-                repair.at,
-                repair.from,
-                repair.to,
-                repair.ops_per_second()
-            )?;
-        }
-        match self.seconds_left() {
-            Some(seconds) => write!(f, ", about {seconds} s left"),
+        match self.work() {
+            Some(work) => write!(f, ", {work}"),
             None => Ok(()),
         }
     }
@@ -174,30 +217,37 @@ impl CatchUps {
 }
 
 impl Node {
+    /// What the metadata group is doing about being behind.
+    pub(super) fn metadata_catch_up(&self) -> CatchUp {
+        CatchUp {
+            group: GroupId::METADATA,
+            applied: self.metadata.commit_min().0,
+            committed: self.metadata.commit_max().0,
+            repair: self.metadata.repair_progress(),
+            transfer: self.metadata.transfer_progress(),
+            trouble: self.metadata.trouble().map(str::to_owned),
+        }
+    }
+
+    /// The same of a partition.
+    pub(super) fn partition_catch_up(&self, group: GroupId) -> CatchUp {
+        let status = self.partitions.status(group);
+        CatchUp {
+            group,
+            applied: status.map_or(0, |status| status.commit_min.0),
+            committed: status.map_or(0, |status| status.commit_max.0),
+            repair: self.partitions.repair_progress(group),
+            transfer: self.partitions.transfer_progress(group),
+            trouble: self.partitions.trouble(group).map(str::to_owned),
+        }
+    }
+
     /// The groups that are behind, ascending.
-    pub(crate) fn catching_up(&self) -> Vec<CatchUp> {
-        let mut found = Vec::new();
-        if self.metadata.is_lagging() {
-            found.push(CatchUp {
-                group: GroupId::METADATA,
-                applied: self.metadata.commit_min().0,
-                committed: self.metadata.commit_max().0,
-                repair: self.metadata.repair_progress(),
-                transfer: self.metadata.transfer_progress(),
-                trouble: self.metadata.trouble().map(str::to_owned),
-            });
-        }
-        for group in self.partitions.lagging() {
-            let status = self.partitions.status(group);
-            found.push(CatchUp {
-                group,
-                applied: status.map_or(0, |status| status.commit_min.0),
-                committed: status.map_or(0, |status| status.commit_max.0),
-                repair: self.partitions.repair_progress(group),
-                transfer: self.partitions.transfer_progress(group),
-                trouble: self.partitions.trouble(group).map(str::to_owned),
-            });
-        }
+    fn catching_up(&self) -> Vec<CatchUp> {
+        let metadata = self.metadata.is_lagging().then(|| self.metadata_catch_up());
+        let partitions = self.partitions.lagging();
+        let partitions = partitions.map(|group| self.partition_catch_up(group));
+        let mut found: Vec<CatchUp> = metadata.into_iter().chain(partitions).collect();
         found.sort_unstable_by_key(|found| found.group);
         found
     }
@@ -306,10 +356,10 @@ mod tests {
     fn a_line_names_phase_amounts_rate_and_estimate() {
         assert_eq!(
             pulling(1_000).to_string(),
-            "op 3 of 100, state transfer from replica 1: Fetching, artifact 2 of 5, 1000 of 4000 \
-             bytes, 1000 bytes a second, about 3 s left"
+            "op 3 of 100, transfer from replica 1: Fetching, artifact 2 of 5, 1000 of 4000 bytes, \
+             1000 a second, about 3 s left"
         );
         assert_eq!(behind(3).to_string(), "op 3 of 100");
-        assert_eq!(behind(3).seconds_left(), None);
+        assert_eq!(behind(3).work(), None);
     }
 }

@@ -12,6 +12,7 @@ use biplane_wire::{GroupId, Op};
 use serde::Serialize;
 
 use super::Node;
+use super::catch_up::{CatchUp, Work};
 use crate::client::system::Totals;
 use crate::clock;
 
@@ -68,6 +69,10 @@ pub(crate) struct GroupReport {
     pub(crate) lag: u64,
     /// `idle`, `awaiting_target`, `fetching` or `installing`.
     pub(crate) transfer: &'static str,
+    /// The repair or the transfer that runs here, in numbers.
+    pub(crate) work: Option<Work>,
+    /// How the last attempt to catch up ended, where it did not succeed.
+    pub(crate) trouble: Option<String>,
 }
 
 /// Partition groups by what they are.
@@ -141,7 +146,7 @@ fn lag(commit_min: Op, commit_max: Op) -> u64 {
     commit_max.0.saturating_sub(commit_min.0)
 }
 
-fn group_report(name: String, replica: &biplane_vsr::Replica) -> GroupReport {
+fn group_report(name: String, replica: &biplane_vsr::Replica, catch_up: CatchUp) -> GroupReport {
     let status = replica.status();
     GroupReport {
         group: name,
@@ -153,6 +158,8 @@ fn group_report(name: String, replica: &biplane_vsr::Replica) -> GroupReport {
         commit: status.commit_min.0,
         lag: lag(status.commit_min, status.commit_max),
         transfer: stage_name(status.transfer_stage),
+        work: catch_up.work(),
+        trouble: catch_up.trouble,
     }
 }
 
@@ -205,7 +212,8 @@ impl Node {
             .take(GROUPS_NAMED_MAX)
             .filter_map(|(_, group)| {
                 let replica = self.partitions.replica(*group)?;
-                Some(group_report(group_name(*group), replica))
+                let catch_up = self.partition_catch_up(*group);
+                Some(group_report(group_name(*group), replica, catch_up))
             })
             .collect();
         let links = self.identity.roster.iter();
@@ -225,7 +233,11 @@ impl Node {
             ready: self.glance.is_ready(),
             run_time: now.saturating_sub(self.started_micros),
             time: now,
-            metadata: group_report("metadata".to_owned(), self.metadata.replica()),
+            metadata: group_report(
+                "metadata".to_owned(),
+                self.metadata.replica(),
+                self.metadata_catch_up(),
+            ),
             partitions: totals,
             groups,
             links,

@@ -1,18 +1,13 @@
 //! The table of `biplane status`.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{ClusterStatus, NodeStatus};
 
-/// The table. `earlier` is the status one `period` before, for estimates.
-pub(super) fn text(
-    status: &ClusterStatus,
-    earlier: Option<&ClusterStatus>,
-    period: Duration,
-) -> String {
+/// The table.
+pub(super) fn text(status: &ClusterStatus) -> String {
     let mut out = String::new();
     let primary = status.primary.as_deref().unwrap_or("none");
     let _ = writeln!(
@@ -39,7 +34,7 @@ pub(super) fn text(
         line(&mut out, node);
     }
     links(&mut out, status);
-    work(&mut out, status, earlier, period);
+    work(&mut out, status);
     out
 }
 
@@ -118,69 +113,65 @@ fn groups_of(node: &NodeStatus) -> Vec<&Value> {
     std::iter::once(&report["metadata"]).chain(named).collect()
 }
 
-/// Repairs and transfers with their progress; with an earlier status, how long they will take.
-fn work(
-    out: &mut String,
-    status: &ClusterStatus,
-    earlier: Option<&ClusterStatus>,
-    period: Duration,
-) {
+/// Repairs and transfers: how far they are, how long they will take, and what went wrong last
+/// where nothing runs.
+fn work(out: &mut String, status: &ClusterStatus) {
     let mut head = true;
     for node in &status.nodes {
         for group in groups_of(node) {
-            let (lag, commit) = (number(&group["lag"]), number(&group["commit"]));
-            let transfer = group["transfer"].as_str().unwrap_or("idle");
-            if lag == 0 && transfer == "idle" {
+            let (lag, work) = (number(&group["lag"]), &group["work"]);
+            if lag == 0 && work.is_null() {
                 continue;
             }
             if head {
                 let _ = writeln!(out, "\nrepairs and transfers");
                 head = false;
             }
-            let kind = if transfer == "idle" {
-                "repair"
-            } else {
-                transfer
-            };
             let name = group["group"].as_str().unwrap_or("?");
-            let done = (commit * 100).checked_div(commit + lag).unwrap_or(0);
-            let before = earlier
-                .and_then(|earlier| earlier.nodes.iter().find(|other| other.name == node.name))
-                .map(groups_of)
-                .and_then(|groups| {
-                    groups
-                        .into_iter()
-                        .find(|other| other["group"] == group["group"])
-                })
-                .map(|other| number(&other["lag"]));
-            let left = match before.and_then(|before| before.checked_sub(lag)) {
-                Some(gained) if gained > 0 => {
-                    let seconds = lag as f64 / gained as f64 * period.as_secs_f64();
-                    format!(", about {seconds:.0} s left")
-                }
-                _ => String::new(),
+            let said = match work.is_null() {
+                false => progress(work),
+                true => format!("waits, {lag} operations to come"),
             };
-            let _ = writeln!(
-                out,
-                "  {:<14} {name:<18} {kind:<15} {done:>3} %, {lag} operations to come{left}",
-                node.name
-            );
+            let _ = write!(out, "  {:<14} {name:<18} {said}", node.name);
+            if let Some(trouble) = group["trouble"].as_str() {
+                let _ = write!(out, "; last: {trouble}");
+            }
+            out.push('\n');
         }
     }
+}
+
+fn progress(work: &Value) -> String {
+    let text = |key: &str| work[key].as_str().unwrap_or("?");
+    let (done, total) = (number(&work["done"]), number(&work["total"]));
+    let part = (done * 100).checked_div(total).unwrap_or(0);
+    let (kind, phase, unit) = (text("kind"), text("phase"), text("unit"));
+    let (peer, rate) = (number(&work["peer"]), number(&work["per_second"]));
+    let left = work["seconds_left"].as_u64();
+    let left = left.map_or(String::new(), |left| format!(", about {left} s left"));
+    format!(
+        "{kind} from replica {peer}, {phase}: {part} %, {done} of {total} {unit}, {rate} a \
+         second{left}"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn status(lag: u64) -> ClusterStatus {
+    fn status() -> ClusterStatus {
         let report = serde_json::json!({
             "ready": false,
             "metadata": { "group": "metadata", "status": "normal", "view": 3, "leads": true,
-                "commit": 40, "lag": 0, "transfer": "idle" },
+                "commit": 40, "lag": 0, "work": null, "trouble": null },
             "partitions": { "groups": 2, "led": 1, "lagging": 1 },
-            "groups": [{ "group": "0/0/1", "commit": 100 - lag, "lag": lag,
-                "transfer": "idle" }],
+            "groups": [
+                { "group": "0/0/1", "commit": 80, "lag": 20, "trouble": null, "work": {
+                    "kind": "repair", "peer": 2, "phase": "operations 1 to 100", "done": 80,
+                    "total": 100, "unit": "operations", "per_second": 10, "seconds_left": 2 } },
+                { "group": "0/0/2", "commit": 1, "lag": 7, "work": null,
+                    "trouble": "replica 2 stopped answering" },
+            ],
             "links": [{ "node": 1, "name": "node-1", "up": false }],
             "counters": [["dropped_no_link", 4], ["frames_in", 9], ["dropped_queue_full", 1]],
         });
@@ -206,25 +197,21 @@ mod tests {
 
     #[test]
     fn the_table_shows_who_is_away_and_what_is_being_done() {
-        let text = text(&status(20), Some(&status(60)), Duration::from_secs(2));
+        let text = text(&status());
         for part in [
             "metadata primary node-0",
             "catching up",
             "no answer",
             "link node-0 to node-1: down",
             "1 GB of 2 GB",
-            "80 %, 20 operations to come, about 1 s left",
+            "repair from replica 2, operations 1 to 100: 80 %, 80 of 100 operations, 10 a second, \
+             about 2 s left",
+            "waits, 7 operations to come; last: replica 2 stopped answering",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         let row = text.lines().find(|line| line.contains("127.0.0.1:3000"));
         let dropped = row.and_then(|row| row.split_whitespace().nth(11));
         assert_eq!(dropped, Some("5"), "{text}");
-    }
-
-    #[test]
-    fn without_an_earlier_look_nothing_is_estimated() {
-        let text = text(&status(20), None, Duration::from_secs(2));
-        assert!(!text.contains("left"), "{text}");
     }
 }

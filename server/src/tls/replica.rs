@@ -15,7 +15,7 @@ use futures_rustls::rustls::{ClientConfig, ServerConfig};
 use futures_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::warn;
 
-use super::any_certificate::AnyCertificate;
+use super::key_holder::KeyHolder;
 use super::{Credentials, TlsError, TlsRefusal, provider, roots};
 use crate::config::ClusterTls;
 use crate::runtime::TcpStream;
@@ -55,9 +55,7 @@ impl ReplicaTls {
             if section.names_a_file() {
                 warn!("cluster.tls.self_signed is on: the files of cluster.tls are not used");
             }
-            let verifier = AnyCertificate {
-                provider: Arc::clone(&provider),
-            };
+            let verifier = KeyHolder::of_any(Arc::clone(&provider));
             let client = client
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))

@@ -6,10 +6,10 @@ use iggy::prelude::{Client, Durability, StreamClient};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tokio::time::sleep;
 
-use crate::ledger::Ledger;
 use crate::load::{Load, STREAM};
 use crate::rounds::topic;
 use crate::support::cluster::{Cluster, NODES};
+use crate::support::ledger::Ledger;
 use crate::support::messages::Plan;
 use crate::support::sdk::{Application, connect};
 use crate::support::seed;
@@ -58,7 +58,7 @@ async fn a_full_disk_loses_nothing_and_service_returns_with_the_room() {
     let start = |name| Load::start(name, Ledger::new(plan, 2), &cluster.addresses());
     let mut loads = [start("persisted"), start("replicated")];
     for load in &loads {
-        load.wait_served("service before the disk is full");
+        load.wait_served("service before the disk is full").await;
     }
     limit_files(&cluster, Some(FULL_BYTES));
     // Long enough for every log to meet the limit.
@@ -68,7 +68,7 @@ async fn a_full_disk_loses_nothing_and_service_returns_with_the_room() {
     assert!(complaints.count() > 0, "no node met the limit");
     limit_files(&cluster, None);
     for load in &loads {
-        load.wait_served("service once there is room");
+        load.wait_served("service once there is room").await;
     }
     for load in &mut loads {
         load.finish().await;

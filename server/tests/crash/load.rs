@@ -3,24 +3,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
-
-use crate::ledger::Ledger;
 use crate::support::cluster::Cluster;
+use crate::support::ledger::Ledger;
+use crate::support::producers::{Pace, Producers};
 use crate::support::raw_client::{RawClient, RawError};
-use crate::support::sdk::Application;
-use crate::support::{Random, wait_until};
+use crate::support::wait_until;
 
 /// The stream of every topic.
 pub(crate) const STREAM: &str = "crash";
-/// Batches each partition must acknowledge before the load counts as served.
-const BATCHES_SERVED: usize = 3;
-/// How long a producer may be without service.
-const SERVICE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a node may take to hold what was acknowledged.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
 const POLL_COUNT: u32 = 1_000;
@@ -31,8 +23,7 @@ const OVERLAP: usize = 100;
 pub(crate) struct Load {
     pub(crate) topic: String,
     pub(crate) ledger: Arc<Ledger>,
-    stop: Arc<AtomicBool>,
-    producers: Vec<JoinHandle<Result<(), String>>>,
+    producers: Producers,
     /// What was read of each partition, from whichever node: content never changes.
     contents: Vec<Vec<u64>>,
 }
@@ -40,69 +31,38 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn start(topic: &str, ledger: Ledger, addresses: &[SocketAddr]) -> Self {
         let ledger = Arc::new(ledger);
-        let stop = Arc::new(AtomicBool::new(false));
-        let producers = (0..ledger.partition_count())
-            .map(|partition| {
-                let application = Application::new(addresses.to_vec(), partition as usize);
-                let (ledger, stop) = (Arc::clone(&ledger), Arc::clone(&stop));
-                tokio::spawn(produce(
-                    ledger,
-                    application,
-                    topic.to_owned(),
-                    partition,
-                    stop,
-                ))
-            })
-            .collect();
-        let contents = vec![Vec::new(); ledger.partition_count() as usize];
+        let pace = Pace {
+            batch: 1..=10,
+            pause: 0..=8,
+            patience: Duration::from_secs(60),
+            served: 3,
+        };
+        let partitions = ledger.partition_count() as usize;
         Self {
             topic: topic.to_owned(),
+            producers: Producers::start(Arc::clone(&ledger), addresses, (STREAM, topic), pace),
             ledger,
-            stop,
-            producers,
-            contents,
+            contents: vec![Vec::new(); partitions],
         }
     }
 
     /// Waits until every partition has acknowledged some batches more than now.
-    pub(crate) fn wait_served(&self, what: &str) {
-        let before = self.ledger.acknowledged();
-        wait_until(&format!("{}: {what}", self.topic), SERVICE_LIMIT, || {
-            if self.producers.iter().any(JoinHandle::is_finished) {
-                return Err(format!("a producer gave up: {}", self.ledger.failures()));
-            }
-            let now = self.ledger.acknowledged();
-            let served = |(now, before): (&usize, &usize)| now - before >= BATCHES_SERVED;
-            if now.iter().zip(&before).all(served) {
-                return Ok(());
-            }
-            let failures = self.ledger.failures();
-            Err(format!(
-                "batches were {before:?}, are {now:?}; failed attempts: {failures}"
-            ))
-        });
+    pub(crate) async fn wait_served(&self, what: &str) {
+        let what = format!("{}: {what}", self.topic);
+        self.producers.wait_served(&what).await;
     }
 
-    /// Tells the producers to stop after the batch they are at; the cluster may be gone by then.
+    /// Tells the producers to stop at once; the cluster may be gone.
     pub(crate) fn abandon(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for producer in &self.producers {
-            producer.abort();
-        }
+        self.producers.abandon();
     }
 
     pub(crate) async fn finish(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for producer in self.producers.drain(..) {
-            producer
-                .await
-                .expect("the producer does not panic")
-                .expect("every batch is answered");
-        }
+        self.producers.finish().await;
     }
 
     pub(crate) fn batches(&self) -> usize {
-        self.ledger.acknowledged().iter().sum()
+        self.producers.batches()
     }
 
     /// Reads at `node` until it holds all that is acknowledged by now, and checks that what was
@@ -186,35 +146,4 @@ impl Load {
         }
         Ok(())
     }
-}
-
-async fn produce(
-    ledger: Arc<Ledger>,
-    mut application: Application,
-    topic: String,
-    partition: u32,
-    stop: Arc<AtomicBool>,
-) -> Result<(), String> {
-    let mut random = Random::new(ledger.plan.seed ^ u64::from(partition));
-    while !stop.load(Ordering::Relaxed) {
-        let count = random.between(1, 10);
-        let first = ledger.begin(partition, count);
-        let start = Instant::now();
-        loop {
-            let mut messages = ledger.plan.batch(first, count);
-            let sent = application.send(STREAM, &topic, partition, &mut messages);
-            match sent.await {
-                Ok(response) => {
-                    ledger.acknowledge(partition, first, count, &response)?;
-                    break;
-                }
-                Err(reason) if start.elapsed() > SERVICE_LIMIT => return Err(reason),
-                Err(reason) => ledger.failed(partition, reason),
-            }
-            sleep(Duration::from_millis(30)).await;
-        }
-        sleep(Duration::from_millis(random.between(0, 8))).await;
-    }
-    application.close().await;
-    Ok(())
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use iggy::prelude::{Client, Durability, StreamClient, TopicClient, TopicCreateOptions};
 use tokio::time::sleep;
 
-use crate::ledger::Ledger;
 use crate::load::{Load, STREAM};
 use crate::support::cluster::{Cluster, NODES};
+use crate::support::ledger::Ledger;
 use crate::support::messages::Plan;
 use crate::support::sdk::{connect, named};
 use crate::support::{Random, seed};
@@ -44,7 +44,7 @@ pub(crate) async fn topic(
 async fn replicated_load(cluster: &mut Cluster, name: &str, plan: Plan) -> Load {
     topic(cluster, name, Durability::Replicated, PARTITIONS).await;
     let load = Load::start(name, Ledger::new(plan, PARTITIONS), &cluster.addresses());
-    load.wait_served("service of a new topic");
+    load.wait_served("service of a new topic").await;
     load
 }
 
@@ -78,7 +78,9 @@ async fn nothing_acknowledged_is_lost_when_processes_die() {
     topic(&mut cluster, "persisted", Durability::Persisted, PARTITIONS).await;
     let ledger = Ledger::new(plan, PARTITIONS);
     let mut persisted = Load::start("persisted", ledger, &cluster.addresses());
-    persisted.wait_served("service before the first crash");
+    persisted
+        .wait_served("service before the first crash")
+        .await;
     let mut replicated = replicated_load(&mut cluster, "replicated-0", plan).await;
     let mut figures = Figures::default();
     for round in 1..=rounds {
@@ -104,8 +106,8 @@ async fn nothing_acknowledged_is_lost_when_processes_die() {
             let node = if random.one_in(3) { other } else { primary };
             cluster.kill9(node);
             figures.one_died += 1;
-            persisted.wait_served("service after one node died");
-            replicated.wait_served("service after one node died");
+            persisted.wait_served("service after one node died").await;
+            replicated.wait_served("service after one node died").await;
             sleep(Duration::from_millis(random.between(0, 1_500))).await;
             cluster.restart(node);
             format!("node {node} of primary {primary}")
@@ -116,7 +118,7 @@ async fn nothing_acknowledged_is_lost_when_processes_die() {
                 replicated.check_at(&mut cluster, node, again);
             }
         }
-        persisted.wait_served("service after the round");
+        persisted.wait_served("service after the round").await;
         if all {
             let name = format!("replicated-{round}");
             replicated = replicated_load(&mut cluster, &name, plan).await;

@@ -2,17 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iggy::prelude::{Client, StreamClient};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
-use crate::ledger::Ledger;
+use crate::support::ledger::Ledger;
 use crate::support::messages::Plan;
+use crate::support::producers::{Pace, Producers};
 use crate::support::raw_client::{RawClient, RawError};
-use crate::support::sdk::{Application, connect, create_topic};
+use crate::support::sdk::{connect, create_topic};
 use crate::support::wait_until;
 
 const STREAM: &str = "mesh";
@@ -24,11 +22,9 @@ const POLL_COUNT: u32 = 1_000;
 /// Messages of a batch.
 const BATCH: u64 = 5;
 
-/// Producers that send until told to stop, one per partition.
+/// Producers, and the check of what they were promised.
 pub(crate) struct Load {
-    pub(crate) ledger: Arc<Ledger>,
-    stop: Arc<AtomicBool>,
-    producers: Vec<JoinHandle<Result<(), String>>>,
+    producers: Producers,
 }
 
 impl Load {
@@ -48,18 +44,15 @@ impl Load {
             payload_max: 500,
         };
         let ledger = Arc::new(Ledger::new(plan, PARTITIONS));
-        let stop = Arc::new(AtomicBool::new(false));
-        let producers = (0..PARTITIONS)
-            .map(|partition| {
-                let application = Application::new(addresses.to_vec(), partition as usize);
-                let (ledger, stop) = (Arc::clone(&ledger), Arc::clone(&stop));
-                tokio::spawn(produce(ledger, application, partition, stop, pause))
-            })
-            .collect();
+        let pause = u64::try_from(pause.as_millis()).expect("a short pause");
+        let pace = Pace {
+            batch: BATCH..=BATCH,
+            pause: pause..=pause,
+            patience: SERVICE_LIMIT,
+            served: 3,
+        };
         let load = Self {
-            ledger,
-            stop,
-            producers,
+            producers: Producers::start(ledger, addresses, (STREAM, TOPIC), pace),
         };
         load.wait_served("service at the start").await;
         load
@@ -67,43 +60,22 @@ impl Load {
 
     /// Batches acknowledged so far.
     pub(crate) fn acknowledged(&self) -> usize {
-        self.ledger.acknowledged().iter().sum()
+        self.producers.batches()
     }
 
     /// Waits until every partition has acknowledged some batches more than now.
     pub(crate) async fn wait_served(&self, what: &str) -> Duration {
-        const BATCHES: usize = 3;
-        let start = Instant::now();
-        let before = self.ledger.acknowledged();
-        loop {
-            let now = self.ledger.acknowledged();
-            let served = |(now, before): (&usize, &usize)| now - before >= BATCHES;
-            if now.iter().zip(&before).all(served) {
-                return start.elapsed();
-            }
-            let failures = self.ledger.failures();
-            let gave_up = self.producers.iter().any(JoinHandle::is_finished);
-            assert!(
-                start.elapsed() < SERVICE_LIMIT && !gave_up,
-                "{what}: batches were {before:?}, are {now:?}; {failures}"
-            );
-            sleep(Duration::from_millis(10)).await;
-        }
+        self.producers.wait_served(what).await
     }
 
     /// Stops, and checks on every node that all that was acknowledged is there and in its place.
     /// `check_alive` panics when a node is not there any more.
-    pub(crate) async fn finish(self, addresses: &[SocketAddr], mut check_alive: impl FnMut()) {
-        self.stop.store(true, Ordering::Relaxed);
-        for producer in self.producers {
-            producer
-                .await
-                .expect("the producer does not panic")
-                .expect("every batch is answered");
-        }
+    pub(crate) async fn finish(mut self, addresses: &[SocketAddr], mut check_alive: impl FnMut()) {
+        self.producers.finish().await;
+        let ledger = &self.producers.ledger;
         let mut contents: Vec<Vec<Vec<u64>>> = Vec::new();
         for (node, address) in addresses.iter().enumerate() {
-            contents.push(read_all(node, *address, &self.ledger, &mut check_alive));
+            contents.push(read_all(node, *address, ledger, &mut check_alive));
         }
         for node in 1..contents.len() {
             for (partition, (ours, theirs)) in contents[0].iter().zip(&contents[node]).enumerate() {
@@ -116,41 +88,10 @@ impl Load {
         }
         println!(
             "{:?} batches acknowledged; failed attempts: {}",
-            self.ledger.acknowledged(),
-            self.ledger.failures()
+            ledger.acknowledged(),
+            ledger.failures()
         );
     }
-}
-
-async fn produce(
-    ledger: Arc<Ledger>,
-    mut application: Application,
-    partition: u32,
-    stop: Arc<AtomicBool>,
-    pause: Duration,
-) -> Result<(), String> {
-    while !stop.load(Ordering::Relaxed) {
-        let first = ledger.begin(partition, BATCH);
-        let start = Instant::now();
-        loop {
-            let mut messages = ledger.plan.batch(first, BATCH);
-            match application
-                .send(STREAM, TOPIC, partition, &mut messages)
-                .await
-            {
-                Ok(response) => {
-                    ledger.acknowledge(partition, first, BATCH, &response)?;
-                    break;
-                }
-                Err(reason) if start.elapsed() > SERVICE_LIMIT => return Err(reason),
-                Err(reason) => ledger.failed(partition, reason),
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        sleep(pause).await;
-    }
-    application.close().await;
-    Ok(())
 }
 
 /// The message numbers of all partitions as `node` itself serves them, once it holds all that was

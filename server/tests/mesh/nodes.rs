@@ -2,33 +2,22 @@
 //! disagree about it, and with a proxy in every link where a test wants to break links.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::proxy::Proxy;
 use crate::support::ports::HeldPorts;
 use crate::support::raw_client::RawClient;
+use crate::support::server::{self, TIMERS};
 use crate::support::{TestFolder, Turn, show_logs, turn, wait_until};
 
 /// The shared secret of every test that needs one. Its derived key is a published vector.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// How long a boot or an election may take before a test gives up.
 const SERVING_LIMIT: Duration = Duration::from_secs(30);
-
-/// Timers at the short end of what chapter 09 section 5.2 allows.
-const TIMERS: &str = r#"
-heartbeat_timeout = "2s"
-commit_broadcast_interval = "100ms"
-prepare_retransmit_interval = "100ms"
-view_change_retransmit_interval = "200ms"
-view_change_status_timeout = "2s"
-request_start_view_retransmit_interval = "300ms"
-repair_retry_interval = "300ms"
-repair_gap_debounce_interval = "500ms"
-"#;
 
 /// Clients come over TCP alone.
 const TCP_ONLY: &str =
@@ -161,7 +150,7 @@ impl Nodes {
     }
 
     fn log_file(&self, node: usize) -> PathBuf {
-        self.folder.path().join(format!("node-{node}.log"))
+        server::log(self.folder.path(), node)
     }
 
     /// What `node` has logged so far.
@@ -182,35 +171,10 @@ impl Nodes {
     /// Starts `node` on the data it had.
     pub(crate) fn start(&mut self, node: usize) {
         assert!(self.processes[node].is_none(), "node {node} still runs");
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_file(node))
-            .expect("a log");
-        let process = Command::new(env!("CARGO_BIN_EXE_biplane"))
-            .args([
-                "serve",
-                "--with-default-root-credentials",
-                "--supervised",
-                "--replica-id",
-            ])
-            .arg(node.to_string())
-            .arg("--config")
-            .arg(self.config(node))
-            .arg("--data")
-            .arg(self.folder.path().join(format!("data-{node}")))
-            .env("RUST_LOG", self.log_level)
-            .env_remove("IGGY_ROOT_USERNAME")
-            .env_remove("IGGY_ROOT_PASSWORD")
-            .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
-            .env("IGGY_DISPLAY_CONFIG", "0")
-            // A supervised node stops when this pipe closes, so it cannot outlive a test process
-            // that is itself killed.
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
+        let mut command = server::program();
+        command.env("RUST_LOG", self.log_level);
+        let (folder, config) = (self.folder.path(), self.config(node));
+        let process = server::serve(command, folder, &config, node, true);
         self.processes[node] = Some(process);
     }
 

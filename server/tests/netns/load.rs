@@ -12,9 +12,6 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-#[allow(dead_code, reason = "shared with the tests of the official client")]
-#[path = "../official_client/ledger.rs"]
-mod ledger;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/load.rs"]
 mod load;

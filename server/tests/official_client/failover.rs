@@ -2,18 +2,16 @@
 //! is lost or moved, and each killed node comes back on its data in time to be one of the two that
 //! the next kill leaves.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use iggy::prelude::{Client, IggyClient, StreamClient};
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ledger::Ledger;
 use crate::support::cluster::{Cluster, NODES};
+use crate::support::ledger::Ledger;
 use crate::support::messages::Plan;
+use crate::support::producers::{Pace, Producers};
 use crate::support::raw_client::{RawClient, RawError};
 use crate::support::sdk::{Application, connect, create_topic, poll_all};
 use crate::support::{Random, seed, wait_until};
@@ -29,96 +27,6 @@ const SERVICE_LIMIT: Duration = Duration::from_secs(40);
 /// How long a restarted node may take to hold what was acknowledged without it.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(40);
 const POLL_COUNT: u32 = 1_000;
-
-/// Producers that send until told to stop, one per partition.
-struct Load {
-    ledger: Arc<Ledger>,
-    stop: Arc<AtomicBool>,
-    producers: Vec<JoinHandle<Result<(), String>>>,
-}
-
-impl Load {
-    fn start(ledger: &Arc<Ledger>, addresses: &[SocketAddr]) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let producers = (0..ledger.partition_count())
-            .map(|partition| {
-                let application = Application::new(addresses.to_vec(), partition as usize);
-                let (ledger, stop) = (Arc::clone(ledger), Arc::clone(&stop));
-                tokio::spawn(produce(ledger, application, partition, stop))
-            })
-            .collect();
-        Self {
-            ledger: Arc::clone(ledger),
-            stop,
-            producers,
-        }
-    }
-
-    /// Waits until every partition has acknowledged some batches more than now.
-    fn wait_served(&self, what: &str) -> Duration {
-        let start = Instant::now();
-        let before = self.ledger.acknowledged();
-        wait_until(what, SERVICE_LIMIT, || {
-            for producer in &self.producers {
-                if producer.is_finished() {
-                    return Err(format!("a producer gave up: {}", self.ledger.failures()));
-                }
-            }
-            let now = self.ledger.acknowledged();
-            let served = |(now, before): (&usize, &usize)| now - before >= BATCHES_AFTER_KILL;
-            if now.iter().zip(&before).all(served) {
-                return Ok(());
-            }
-            let failures = self.ledger.failures();
-            Err(format!(
-                "batches were {before:?}, are {now:?}; failed attempts: {failures}"
-            ))
-        });
-        start.elapsed()
-    }
-
-    async fn finish(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for producer in self.producers {
-            producer
-                .await
-                .expect("the producer does not panic")
-                .expect("every batch is answered");
-        }
-    }
-}
-
-async fn produce(
-    ledger: Arc<Ledger>,
-    mut application: Application,
-    partition: u32,
-    stop: Arc<AtomicBool>,
-) -> Result<(), String> {
-    let mut random = Random::new(ledger.plan.seed ^ u64::from(partition));
-    while !stop.load(Ordering::Relaxed) {
-        let count = random.between(1, 10);
-        let first = ledger.begin(partition, count);
-        let start = Instant::now();
-        loop {
-            let mut messages = ledger.plan.batch(first, count);
-            match application
-                .send(STREAM, TOPIC, partition, &mut messages)
-                .await
-            {
-                Ok(response) => {
-                    ledger.acknowledge(partition, first, count, &response)?;
-                    break;
-                }
-                Err(reason) if start.elapsed() > SERVICE_LIMIT => return Err(reason),
-                Err(reason) => ledger.failed(partition, reason),
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        sleep(Duration::from_millis(random.between(5, 25))).await;
-    }
-    application.close().await;
-    Ok(())
-}
 
 /// Creates a topic and sends a message to it: the metadata group and a partition group that did
 /// not exist before the kill both serve.
@@ -262,14 +170,22 @@ async fn acknowledged_messages_survive_ten_kills_of_the_primary() {
     setup.shutdown().await.expect("the client closes");
 
     let ledger = Arc::new(Ledger::new(plan, PARTITIONS));
-    let load = Load::start(&ledger, &cluster.addresses());
+    let pace = Pace {
+        batch: 1..=10,
+        pause: 5..=25,
+        patience: SERVICE_LIMIT,
+        served: BATCHES_AFTER_KILL,
+    };
+    let addresses = cluster.addresses();
+    let mut load = Producers::start(Arc::clone(&ledger), &addresses, (STREAM, TOPIC), pace);
     let mut application = Application::new(cluster.addresses(), 0);
-    load.wait_served("service before the first kill");
+    load.wait_served("service before the first kill").await;
     for round in 1..=ROUNDS {
         sleep(Duration::from_millis(random.between(200, 4_000))).await;
         let primary = cluster.primary();
         cluster.kill9(primary);
-        let served = load.wait_served(&format!("service after kill {round}, of node {primary}"));
+        let what = format!("service after kill {round}, of node {primary}");
+        let served = load.wait_served(&what).await;
         use_a_new_topic(&mut application, plan, &format!("after-{round}")).await;
         // Sometimes it misses little, sometimes more than can be repaired prepare by prepare.
         sleep(Duration::from_millis(random.between(0, 4_000))).await;

@@ -2,32 +2,21 @@
 //! own. They end with the value, also when a test fails, and then their last log lines are shown.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use super::ports::HeldPorts;
 use super::raw_client::{RawClient, RawNode};
+use super::server::{self, TIMERS};
 use super::{TestFolder, Turn, show_logs, turn, wait_until};
 
 /// Nodes of a test cluster.
 pub(crate) const NODES: usize = 3;
 /// How long a boot or an election may take before a test gives up.
 const SERVING_LIMIT: Duration = Duration::from_secs(30);
-
-/// Timers at the short end of what chapter 09 section 5.2 allows.
-const TIMERS: &str = r#"
-heartbeat_timeout = "2s"
-commit_broadcast_interval = "100ms"
-prepare_retransmit_interval = "100ms"
-view_change_retransmit_interval = "200ms"
-view_change_status_timeout = "2s"
-request_start_view_retransmit_interval = "300ms"
-repair_retry_interval = "300ms"
-repair_gap_debounce_interval = "500ms"
-"#;
 
 /// A running cluster.
 #[derive(Debug)]
@@ -284,7 +273,7 @@ impl Cluster {
 
     /// The data folder of `node`.
     pub(crate) fn data(&self, node: usize) -> PathBuf {
-        self.folder.path().join(format!("data-{node}"))
+        server::data(self.folder.path(), node)
     }
 
     /// All that `node` has logged.
@@ -293,19 +282,14 @@ impl Cluster {
     }
 
     fn log(&self, node: usize) -> PathBuf {
-        self.folder.path().join(format!("node-{node}.log"))
+        server::log(self.folder.path(), node)
     }
 
     fn spawn(&mut self, node: usize) {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log(node))
-            .expect("a log");
         // Another build of the server, for runs that are long.
         let program = std::env::var_os("BIPLANE_TEST_PROGRAM")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_biplane").into());
-        let mut command = match self.files_max {
+        let command = match self.files_max {
             None => Command::new(program),
             Some(files) => {
                 let mut shell = Command::new("sh");
@@ -316,30 +300,7 @@ impl Cluster {
                 shell
             }
         };
-        let process = command
-            .args([
-                "serve",
-                "--with-default-root-credentials",
-                "--supervised",
-                "--replica-id",
-            ])
-            .arg(node.to_string())
-            .arg("--config")
-            .arg(&self.config)
-            .arg("--data")
-            .arg(self.data(node))
-            .env_remove("IGGY_CONFIG_PATH")
-            .env_remove("IGGY_ROOT_USERNAME")
-            .env_remove("IGGY_ROOT_PASSWORD")
-            .env("IGGY_ENV_PATH", self.folder.path().join("none.env"))
-            .env("IGGY_DISPLAY_CONFIG", "0")
-            // A supervised node stops when this pipe closes, so it cannot outlive a test process
-            // that is itself killed.
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
+        let process = server::serve(command, self.folder.path(), &self.config, node, true);
         self.nodes[node].process = Some(process);
     }
 }

@@ -6,11 +6,14 @@
 
 pub(crate) mod cluster;
 pub(crate) mod dev_cluster;
+pub(crate) mod ledger;
 pub(crate) mod messages;
 pub(crate) mod polled;
 pub(crate) mod ports;
+pub(crate) mod producers;
 pub(crate) mod raw_client;
 pub(crate) mod sdk;
+pub(crate) mod server;
 pub(crate) mod web;
 
 use std::path::Path;

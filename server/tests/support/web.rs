@@ -2,26 +2,21 @@
 //! redirections, no retries, and bytes as they are.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::ports::HeldPorts;
+use super::server::{self, TIMERS};
 use super::{PASSWORD, TestFolder, Turn, USER, show_logs, turn, wait_until};
 
 const SERVING_LIMIT: Duration = Duration::from_secs(40);
 const ANSWER_LIMIT: Duration = Duration::from_secs(45);
-
-/// Timers at the short end of what chapter 09 section 5.2 allows.
-const TIMERS: &str = "heartbeat_timeout = \"2s\"\ncommit_broadcast_interval = \"100ms\"\n\
-    prepare_retransmit_interval = \"100ms\"\nview_change_retransmit_interval = \"200ms\"\n\
-    view_change_status_timeout = \"2s\"\nrequest_start_view_retransmit_interval = \"300ms\"\n\
-    repair_retry_interval = \"300ms\"\nrepair_gap_debounce_interval = \"500ms\"\n";
 
 /// An answer.
 #[derive(Debug, Clone)]
@@ -287,37 +282,15 @@ impl WebCluster {
     /// What the nodes have logged.
     pub(crate) fn logs(&self) -> String {
         let read = |node| {
-            let path = self.folder.path().join(format!("node-{node}.log"));
+            let path = server::log(self.folder.path(), node);
             fs::read_to_string(path).unwrap_or_default()
         };
         (0..self.nodes.len()).map(read).collect()
     }
 
     fn spawn(&mut self, node: usize) {
-        let path = self.folder.path().join(format!("node-{node}.log"));
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("a log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_biplane"));
-        command.args(["serve", "--with-default-root-credentials", "--supervised"]);
-        if self.clustered {
-            command.arg("--replica-id").arg(node.to_string());
-        }
-        let process = command
-            .arg("--config")
-            .arg(&self.config)
-            .arg("--data")
-            .arg(self.folder.path().join(format!("data-{node}")))
-            .env_remove("IGGY_CONFIG_PATH")
-            .env_remove("IGGY_ROOT_USERNAME")
-            .env_remove("IGGY_ROOT_PASSWORD")
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
+        let (folder, command) = (self.folder.path(), server::program());
+        let process = server::serve(command, folder, &self.config, node, self.clustered);
         self.nodes[node].process = Some(process);
     }
 }

@@ -10,6 +10,7 @@ mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use biplane_journal::DiskPath;
 use biplane_vsr::{Durability, Replica};
 use biplane_wire::{
     Checksum, Command, CommitHeader, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader,
@@ -22,6 +23,7 @@ use super::committed::describe;
 use super::durable::{DurableReader, DurableViews};
 use super::files::Promise;
 use super::{GroupKey, Look, Violation, replication_quorum};
+use crate::disk::VirtualDisk;
 use crate::machine::GroupFacts;
 
 /// What nodes promised.
@@ -107,6 +109,11 @@ impl Promises {
             Command::Prepare => self.prepare(look, message.header()),
             _ => Ok(()),
         }
+    }
+
+    /// The view a crash now would leave a node with, for the group of that superblock.
+    pub fn view_on(&mut self, node: u8, disk: &VirtualDisk, superblock: &DiskPath) -> View {
+        self.reader.views(node, disk, superblock).view
     }
 
     fn durable_views(&mut self, look: Look<'_>, group: GroupId) -> Option<DurableViews> {

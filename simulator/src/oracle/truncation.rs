@@ -59,7 +59,8 @@ impl Truncation {
         self.wiped.insert(node);
     }
 
-    /// A primary announces its log.
+    /// A primary announces its log; `may_be_followed` says whether enough others to elect with
+    /// it have no higher view on their disks.
     ///
     /// # Errors
     ///
@@ -70,15 +71,16 @@ impl Truncation {
         key: GroupKey,
         frame: &Typed<StartViewHeader>,
         canon: Option<&Canon>,
+        may_be_followed: bool,
     ) -> Result<(), Violation> {
         let (Ok(suffix), Some(canon)) = (Suffix::of_start_view(frame), canon) else {
             return Ok(());
         };
         let header = frame.header();
         let view = header.frame.view();
-        let begins_anew = header.op() == Op::ZERO || view == View(0);
+        let begins_anew = header.op() == Op::ZERO || view == View(0) && !may_be_followed;
         if begins_anew && self.wiped.contains(&node) {
-            // Nobody who has been in a later view listens, also when it has taken requests in the
+            // Nobody who has been in a later view listens, also when it has taken requests in its
             // first one meanwhile; see F11 in docs/simulation.md.
             return Ok(());
         }
@@ -182,18 +184,43 @@ mod tests {
         let canon = committed.canon(KEY);
         let mut oracle = Truncation::default();
         oracle
-            .announcement(1, KEY, &announcement(2, &second), canon)
+            .announcement(1, KEY, &announcement(2, &second), canon, true)
             .expect("all of it");
-        let short = oracle.announcement(1, KEY, &announcement(1, &first), canon);
+        let short = oracle.announcement(1, KEY, &announcement(1, &first), canon, true);
         assert!(short.is_err());
         // A view that was formed before the commit and starts late need not have it.
         committed.first_in(KEY, Op(2), View(1));
-        let late = oracle.announcement(1, KEY, &announcement(1, &first), committed.canon(KEY));
+        let canon = committed.canon(KEY);
+        let late = oracle.announcement(1, KEY, &announcement(1, &first), canon, true);
         late.expect("nobody follows it");
         committed.first_in(KEY, Op(2), View(0));
         let canon = committed.canon(KEY);
         let other = entry(2, identity(&first), 1);
-        let replaced = oracle.announcement(1, KEY, &announcement(2, &other), canon);
-        assert_eq!(replaced.expect_err("replaced").oracle, "O11 truncation");
+        let mut replaced = |may_be_followed| {
+            let frame = announcement(2, &other);
+            oracle.announcement(1, KEY, &frame, canon, may_be_followed)
+        };
+        for may_be_followed in [true, false] {
+            let found = replaced(may_be_followed).expect_err("replaced");
+            assert_eq!(found.oracle, "O11 truncation");
+        }
+    }
+
+    #[test]
+    fn a_wiped_node_that_begins_anew_is_excused_where_nobody_can_follow() {
+        let mut committed = Committed::default();
+        let first = entry(1, Checksum::ZERO, 0);
+        committed.commit(0, KEY, &first).expect("in order");
+        committed.first_in(KEY, Op(1), View(0));
+        let canon = committed.canon(KEY);
+        let other = announcement(1, &entry(1, Checksum::ZERO, 1));
+        let mut oracle = Truncation::default();
+        oracle.wipe(1);
+        let heard = oracle.announcement(1, KEY, &other, canon, true);
+        assert_eq!(heard.expect_err("replaced").oracle, "O11 truncation");
+        let unheard = oracle.announcement(1, KEY, &other, canon, false);
+        unheard.expect("all others are in later views");
+        let never_wiped = oracle.announcement(0, KEY, &other, canon, false);
+        never_wiped.expect_err("replaced");
     }
 }

@@ -11,7 +11,7 @@ use super::World;
 use crate::machine::{Effect, GroupFacts, Machine, commit_min};
 use crate::options::MachineKind;
 use crate::oracle::committed::Commit;
-use crate::oracle::{GroupKey, Oracles, Violation};
+use crate::oracle::{GroupKey, Oracles, Violation, replication_quorum};
 
 /// What was seen of a group on a node at its last step.
 #[derive(Clone, Debug)]
@@ -98,7 +98,14 @@ impl World {
             let Ok(announcement) = Typed::decode(message.clone()) else {
                 return Ok(());
             };
-            truncation.announcement(node, key, &announcement, committed.canon(key))
+            let view = message.header::<StartViewHeader>().frame.view();
+            let others = self.nodes.iter().filter(|other| other.id != node);
+            let listening = others
+                .filter(|other| promises.view_on(other.id, &other.disk, &facts.superblock) <= view);
+            let may_be_followed =
+                listening.count() + 1 >= replication_quorum(self.options.replicas);
+            let canon = committed.canon(key);
+            truncation.announcement(node, key, &announcement, canon, may_be_followed)
         }
     }
 

@@ -16,6 +16,8 @@ fn group(name: String) -> GroupReport {
         commit: 5,
         lag: 4,
         transfer: "fetching",
+        work: None,
+        trouble: None,
     }
 }
 

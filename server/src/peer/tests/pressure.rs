@@ -76,9 +76,9 @@ fn a_burst_leaves_in_a_few_writes_and_in_order() {
             assert_eq!(raw.frame()[52..56], (round * 200 + index).to_le_bytes());
         }
     }
-    let counters = running.mesh.counters();
-    let frames = counters.frames_out.load(Ordering::Relaxed);
-    let batches = counters.batches_out.load(Ordering::Relaxed);
+    // The last frame may be here before it is counted there.
+    let frames = running.wait_count(|counters| &counters.frames_out, 4_000);
+    let batches = running.mesh.counters().batches_out.load(Ordering::Relaxed);
     println!("{frames} frames in {batches} writes");
     assert_eq!(frames, 4_000);
     assert!(batches * 4 < frames, "{frames} frames in {batches} writes");

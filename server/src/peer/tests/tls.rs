@@ -164,7 +164,7 @@ fn session_over(
         .with_protocol_versions(versions)
         .expect("versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(crate::tls::AnyCertificate { provider }))
+        .with_custom_certificate_verifier(Arc::new(crate::tls::KeyHolder::of_any(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"iggy-replica".to_vec()];
     change(&mut config);

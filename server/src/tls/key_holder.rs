@@ -1,5 +1,11 @@
-//! Trust between the HTTP listeners of a cluster: whoever shows the very certificate that this node
-//! shows is another node (chapter 08 section 6.2).
+//! Trust without authorities: whose certificate it is matters less than that the peer holds its
+//! key, which the signature over the session proves.
+//!
+//! Between replicas in self-signed mode any certificate will do (chapter 02 section 8). Who the
+//! peer is, is proven afterwards: the code of the replica handshake covers a value that only the
+//! two ends of this very session know, so a man in the middle ends up with two sessions and no
+//! code that fits either. Between the HTTP listeners of a cluster whoever shows the very
+//! certificate that this node shows is another node (chapter 08 section 6.2).
 
 use std::sync::Arc;
 
@@ -9,20 +15,29 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Accepts one leaf, byte for byte, under every name.
+/// Accepts who holds the key of the certificate, under every name.
 #[derive(Debug)]
-pub(crate) struct PinnedCertificate {
-    leaf: CertificateDer<'static>,
+pub(crate) struct KeyHolder {
+    /// The one leaf that is accepted, byte for byte; any if `None`.
+    leaf: Option<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl PinnedCertificate {
-    pub(crate) fn new(leaf: CertificateDer<'static>, provider: Arc<CryptoProvider>) -> Self {
+impl KeyHolder {
+    /// Of any certificate.
+    pub(crate) fn of_any(provider: Arc<CryptoProvider>) -> Self {
+        let leaf = None;
+        Self { leaf, provider }
+    }
+
+    /// Of this certificate.
+    pub(crate) fn of(leaf: CertificateDer<'static>, provider: Arc<CryptoProvider>) -> Self {
+        let leaf = Some(leaf);
         Self { leaf, provider }
     }
 }
 
-impl ServerCertVerifier for PinnedCertificate {
+impl ServerCertVerifier for KeyHolder {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
@@ -31,7 +46,8 @@ impl ServerCertVerifier for PinnedCertificate {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if leaf.as_ref() == self.leaf.as_ref() {
+        let mut wanted = self.leaf.iter();
+        if wanted.all(|wanted| wanted.as_ref() == leaf.as_ref()) {
             return Ok(ServerCertVerified::assertion());
         }
         let reason = rustls::CertificateError::ApplicationVerificationFailure;

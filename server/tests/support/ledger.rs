@@ -202,6 +202,7 @@ impl Ledger {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use iggy::prelude::SendMessagesConfirmationResponse;
 
