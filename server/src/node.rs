@@ -30,6 +30,7 @@ use biplane_journal::{DiskCompletion, DiskRequest, GroupCommit};
 use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane::PartitionPlane;
 use biplane_wire::{ReplicaId, View};
+use futures::future::{BoxFuture, Fuse};
 
 use crate::client::connection::{ClientEvent, ListenerState};
 use crate::client::http::Glance;
@@ -122,6 +123,8 @@ pub struct Node {
     frames: Arc<FramePool>,
     inbox: Inbox,
     ticks: TickCounter,
+    /// Rings at the next tick. It outlives turns of the loop: every new timer wakes the reactor.
+    alarm: Fuse<BoxFuture<'static, ()>>,
     /// Every partition has been seen in status Normal since the start.
     partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.

@@ -6,8 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 pub use async_std::channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, unbounded};
-pub use async_std::net::{TcpListener, TcpStream};
 pub use async_std::task::{JoinHandle, block_on};
+pub use tcp::{TcpListener, TcpStream};
+
+mod tcp;
 
 /// Sets the number of executor threads. Must run before the first task is spawned.
 ///

@@ -25,6 +25,8 @@ pub(crate) enum Reader {
         socket: TcpStream,
         /// The first bytes that arrived.
         opening: Opening,
+        /// The last read took all there was.
+        drained: bool,
     },
     /// Inside TLS.
     Tls(ReadHalf<TlsStream<TcpStream>>),
@@ -43,6 +45,7 @@ pub(crate) fn plain(socket: TcpStream) -> (Reader, Writer) {
     let reader = Reader::Plain {
         socket: socket.clone(),
         opening: Opening::default(),
+        drained: false,
     };
     (reader, Writer::Plain(socket))
 }
@@ -79,8 +82,12 @@ impl Reader {
     /// Reads some bytes; 0 is the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain { socket, opening } => {
-                let count = socket.read(buffer).await?;
+            Self::Plain {
+                socket,
+                opening,
+                drained,
+            } => {
+                let count = socket.read_some(buffer, drained).await?;
                 opening.saw(&buffer[..count]);
                 Ok(count)
             }

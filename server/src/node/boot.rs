@@ -16,6 +16,7 @@ use biplane_metadata_plane::MetadataPlane;
 use biplane_partition_plane as partition;
 use biplane_partition_plane::PartitionPlane;
 use biplane_wire::response::TransportKind;
+use futures::future::Fuse;
 use tracing::info;
 
 use super::boot_error::BootError;
@@ -236,6 +237,7 @@ impl Node {
             frames,
             inbox,
             ticks: TickCounter::new(),
+            alarm: Fuse::terminated(),
             partitions_ready: false,
             held_looked_at: 0,
             halted: None,

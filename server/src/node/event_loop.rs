@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use biplane_metadata_plane::io as metadata;
 use biplane_partition_plane as partition;
 use futures::FutureExt as _;
+use futures::future::{BoxFuture, FusedFuture as _};
 use tracing::{error, info};
 
 use super::{Node, NodeEnd};
@@ -56,11 +57,14 @@ impl Node {
     }
 
     /// Until something has arrived or a tick is due.
-    async fn wait(&self) {
-        let tick = runtime::sleep(self.ticks.until_next());
+    async fn wait(&mut self) {
+        if self.alarm.is_terminated() {
+            let tick: BoxFuture<'static, ()> = Box::pin(runtime::sleep(self.ticks.until_next()));
+            self.alarm = tick.fuse();
+        }
         futures::select_biased! {
             () = self.inbox.bell.wait().fuse() => {}
-            () = tick.fuse() => {}
+            () = &mut self.alarm => {}
         }
     }
 

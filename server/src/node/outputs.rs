@@ -8,7 +8,7 @@ use biplane_metadata_plane::io as metadata;
 use biplane_metadata_plane::io::SessionChange;
 use biplane_partition_plane as partition;
 use biplane_vsr::Status;
-use biplane_wire::{Message, ReplicaId};
+use biplane_wire::{Command, Message, ReplicaId};
 use tracing::{info, warn};
 
 use super::{Node, Reported};
@@ -35,6 +35,10 @@ fn exit_status(reason: &metadata::HaltReason) -> u8 {
     }
 }
 
+fn is_acknowledgement(output: &partition::Output) -> bool {
+    matches!(output, partition::Output::Send { message, .. } if message.command() == Command::PrepareOk)
+}
+
 impl Node {
     /// Steps the metadata plane; outputs wait for [`Node::flush`].
     pub(crate) fn step_metadata(&mut self, input: metadata::Input) {
@@ -58,6 +62,9 @@ impl Node {
                 self.metadata_out = outputs;
             }
             let mut outputs = std::mem::take(&mut self.partition_out);
+            // A client waits for acknowledgements, nobody yet for what is passed down the chain:
+            // they go first, each on a link of its own.
+            outputs.sort_by_key(|output| !is_acknowledgement(output));
             for output in outputs.drain(..) {
                 self.carry_partition(output);
             }

@@ -240,7 +240,8 @@ mod tests {
     /// A connection of this process with itself; the other end is returned, too.
     fn socket() -> (TcpStream, TcpStream) {
         runtime::block_on(async {
-            let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+            let listener = TcpListener::new(listener).expect("a listener");
             let address = listener.local_addr().expect("an address");
             let near = TcpStream::connect(address).await.expect("connects");
             let (far, _) = listener.accept().await.expect("accepts");

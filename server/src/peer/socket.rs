@@ -45,7 +45,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
-        Ok(TcpListener::from(std::net::TcpListener::from(socket)))
+        TcpListener::new(std::net::TcpListener::from(socket))
     };
     open().map_err(|source| ListenError { address, source })
 }
