@@ -31,11 +31,13 @@ use options::{BenchCommand, Load, LoadArgs, Workload};
 use probe::Probes;
 use record::Figures;
 use report::Report;
-use usage::Sample;
+use usage::{Sample, Usage};
 
 /// Between two progress lines on a terminal, and elsewhere.
 const PROGRESS_FAST: Duration = Duration::from_millis(250);
 const PROGRESS_SLOW: Duration = Duration::from_secs(2);
+/// Looks at the nodes while a load runs.
+const LOOKS: u32 = 20;
 
 /// Why a load could not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +135,7 @@ fn measure(load: Load) -> Result<Report, BenchError> {
         .map(|index| format!("bench-{tag}-{index}"))
         .collect();
     for stream in &streams {
-        calls::create(&mut control, stream, load.partitions(), args.durability)?;
+        calls::create(&mut control, stream, &load)?;
     }
     let outcome = carry_out(&load, address, streams.clone(), &mut control);
     if !args.keep {
@@ -175,7 +177,7 @@ fn probes(args: &LoadArgs) -> Result<Option<Probes>, BenchError> {
     Ok(Some(probes))
 }
 
-type Measured = (Option<Figures>, Option<Figures>, Vec<usage::Usage>);
+type Measured = (Option<Figures>, Option<Figures>, Vec<Usage>);
 
 fn carry_out(
     load: &Load,
@@ -216,8 +218,8 @@ fn carry_out(
     let consume = outcome.consumed.figures(args.seconds);
     let bytes = produce.bytes + consume.bytes;
     let nodes = samples?
-        .into_iter()
-        .map(|(pid, before, after)| before.until(&after, pid, bytes))
+        .iter()
+        .filter_map(|(pid, samples)| Usage::of(*pid, samples, bytes))
         .collect();
     Ok((
         (load.producers() > 0).then_some(produce),
@@ -226,29 +228,28 @@ fn carry_out(
     ))
 }
 
-type Samples = Result<Vec<(u32, Sample, Sample)>, BenchError>;
+type Samples = Result<Vec<(u32, Vec<Sample>)>, BenchError>;
 
-/// Looks at the nodes' processes at both ends of the measured time.
+/// Looks at the nodes' processes when the measured time begins, [`LOOKS`] times in it and at its
+/// end.
 fn sample(plan: Arc<Plan>) -> thread::JoinHandle<Samples> {
     thread::spawn(move || {
-        let look = |at: Instant| {
+        let pids = plan.load.args.pids.iter();
+        let mut nodes: Vec<(u32, Vec<Sample>)> = pids.map(|pid| (*pid, Vec::new())).collect();
+        for look in 0..=LOOKS {
+            let at = plan.from + (plan.until - plan.from) * look / LOOKS;
             while Instant::now() < at && !plan.failed.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5).min(at - Instant::now().min(at)));
             }
-            let all = plan.load.args.pids.iter().map(|pid| {
-                Sample::of(*pid).map_err(|source| BenchError::Local {
+            for (pid, samples) in &mut nodes {
+                let sample = Sample::of(*pid).map_err(|source| BenchError::Local {
                     what: format!("cannot look at process {pid}"),
                     source,
-                })
-            });
-            all.collect::<Result<Vec<_>, _>>()
-        };
-        let (before, after) = (look(plan.from)?, look(plan.until)?);
-        let pids = plan.load.args.pids.iter().copied();
-        let both = pids.zip(before.into_iter().zip(after));
-        Ok(both
-            .map(|(pid, (before, after))| (pid, before, after))
-            .collect())
+                })?;
+                samples.push(sample);
+            }
+        }
+        Ok(nodes)
     })
 }
 

@@ -12,10 +12,12 @@ use biplane_wire::{
 
 use super::BenchError;
 use super::connection::{Connection, payload};
-use super::options::DurabilityOption;
+use super::options::{DurabilityOption, Load};
 
 /// Name of the one topic of each stream.
 const TOPIC: &str = "load";
+/// Segments of topics that are kept small, in bytes.
+const SEGMENT_SIZE: u64 = 64 << 20;
 
 /// Address of the metadata primary as the node behind `connection` sees it; `None` on a node
 /// without clustering, or while there is no primary.
@@ -33,16 +35,24 @@ pub(super) fn primary(connection: &mut Connection) -> Result<Option<SocketAddr>,
     }))
 }
 
-/// Creates a stream with the one topic that loads use.
+/// Creates a stream with the one topic that `load` uses.
 pub(super) fn create(
     connection: &mut Connection,
     stream: &str,
-    partitions: u32,
-    durability: DurabilityOption,
+    load: &Load,
 ) -> Result<(), BenchError> {
     create_stream(connection, stream)?;
-    let persisted = durability == DurabilityOption::Persisted;
-    create_topic(connection, stream, TOPIC, partitions, persisted)
+    let mut options = TlvBuilder::new();
+    if load.args.durability == DurabilityOption::Persisted {
+        options.option("durability", TlvKind::STRING, b"persisted");
+    }
+    if let Some(megabytes) = load.args.topic_max {
+        let bytes = u64::from(megabytes) * 1_000_000;
+        options.option("max_topic_size", TlvKind::U64, &bytes.to_le_bytes());
+        // Only whole segments go.
+        options.option("segment_size", TlvKind::U64, &SEGMENT_SIZE.to_le_bytes());
+    }
+    create_topic(connection, stream, TOPIC, load.partitions(), &options)
 }
 
 /// Creates a stream.
@@ -61,12 +71,8 @@ pub(super) fn create_topic(
     stream: &str,
     topic: &str,
     partitions: u32,
-    persisted: bool,
+    options: &TlvBuilder,
 ) -> Result<(), BenchError> {
-    let mut options = TlvBuilder::new();
-    if persisted {
-        options.option("durability", TlvKind::STRING, b"persisted");
-    }
     let body = CreateTopic {
         stream: Identifier::named(stream).map_err(broken)?,
         partitions,

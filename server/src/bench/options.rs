@@ -129,6 +129,10 @@ pub struct LoadArgs {
     /// Megabytes of payload to fill each partition with before consumers start (`consume` only)
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub fill: u32,
+    /// Most megabytes of a topic that are kept, for loads that would fill the disk: what is
+    /// older goes when the nodes next look (`data_maintenance.messages.interval`)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
+    pub topic_max: Option<u32>,
     /// Acknowledgement policy of the topics
     #[arg(long, value_enum, default_value_t = DurabilityOption::Replicated)]
     pub durability: DurabilityOption,

@@ -155,15 +155,12 @@ impl Report {
             role(out, "consume", what, figures)?;
         }
         for node in &self.nodes {
+            let (least, most) = node.second_half();
             writeln!(
                 out,
-                "  node process {:<8} {:>8.2} s cpu, {:.2} s a GB; resident {:.0} MB before, \
-                 {:.0} MB after",
-                node.pid,
-                node.cpu_seconds,
-                node.cpu_seconds_per_gigabyte,
-                node.resident_before,
-                node.resident_after
+                "  node process {:<8} {:>8.2} s cpu, {:.2} s a GB; resident {:.0} MB at first, \
+                 {least:.0} to {most:.0} MB in the second half",
+                node.pid, node.cpu_seconds, node.cpu_seconds_per_gigabyte, node.resident[0],
             )?;
         }
         if let Some(probes) = &self.probes {

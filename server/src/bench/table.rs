@@ -14,7 +14,7 @@ use clap::Parser;
 
 use super::options::{Load, LoadArgs, TableArgs, Workload};
 use super::report::Report;
-use super::usage::Sample;
+use super::usage::{Sample, children};
 use super::{BenchError, measure, write};
 
 /// How long the nodes may take to end after their supervisor.
@@ -325,7 +325,7 @@ impl Cluster {
                 "the cluster did not start; its reason is above".to_owned(),
             ));
         }
-        cluster.nodes = children(cluster.supervisor.id()).map_err(local("the process table"))?;
+        cluster.nodes = children(cluster.supervisor.id());
         Ok(cluster)
     }
 
@@ -382,34 +382,6 @@ impl Drop for Cluster {
     }
 }
 
-/// Child processes in the order they were started.
-fn children(parent: u32) -> std::io::Result<Vec<u32>> {
-    let mut children = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        // A process may end while the table is read.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        let behind_name = stat.rfind(')').map_or("", |at| &stat[at + 1..]);
-        let found = behind_name
-            .split_whitespace()
-            .nth(1)
-            .and_then(|text| text.parse().ok());
-        if found == Some(parent) {
-            children.push(pid);
-        }
-    }
-    children.sort_unstable();
-    Ok(children)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -434,14 +406,5 @@ mod tests {
             let line = Line::try_parse_from(["bench"].into_iter().chain(words.split_whitespace()));
             line.unwrap().args.check().unwrap();
         }
-    }
-
-    #[test]
-    fn a_child_is_found() {
-        let mut child = Command::new("sleep").arg("5").spawn().unwrap();
-        let found = children(std::process::id()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(found.contains(&child.id()), "{found:?}");
     }
 }

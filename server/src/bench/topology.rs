@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use biplane_wire::TlvBuilder;
 use clap::Args;
 
 use super::BenchError;
@@ -158,7 +159,13 @@ fn create_one(
     for topic in 0..args.topics {
         let topic = format!("topic-{topic}");
         timed(record, started, || {
-            calls::create_topic(connection, &stream, &topic, args.partitions, false)
+            calls::create_topic(
+                connection,
+                &stream,
+                &topic,
+                args.partitions,
+                &TlvBuilder::new(),
+            )
         })?;
     }
     Ok(())

@@ -1,12 +1,9 @@
-//! Processor time and memory of the nodes under load, from `/proc`.
+//! Processor time and memory of the nodes under load, as the operating system counts them.
 
-use std::fs;
 use std::io;
 
 use serde::Serialize;
-
-/// Kernel ticks per second in `/proc/<pid>/stat`: fixed by the Linux ABI.
-const CLOCK_TICKS: f64 = 100.0;
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// What a process has used so far.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +13,7 @@ pub(super) struct Sample {
 }
 
 /// What a process used during the measured time.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Usage {
     /// Process id.
     pub(super) pid: u32,
@@ -24,32 +21,20 @@ pub(super) struct Usage {
     pub(super) cpu_seconds: f64,
     /// The same for each 10^9 bytes of payload, written and read together.
     pub(super) cpu_seconds_per_gigabyte: f64,
-    /// Resident memory before the load, in 10^6 bytes.
-    pub(super) resident_before: f64,
-    /// And after it.
-    pub(super) resident_after: f64,
+    /// Resident memory at even distances of time, first when the load began and last at its end,
+    /// in 10^6 bytes.
+    pub(super) resident: Vec<f64>,
 }
 
 impl Sample {
     /// Looks at a process.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        Self::parse(&stat, &status)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable process table"))
-    }
-
-    fn parse(stat: &str, status: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold anything; fields are counted behind it.
-        let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
-        let resident = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kilobytes: f64 = resident.split_whitespace().next()?.parse().ok()?;
-        Some(Self {
-            cpu_seconds: (ticks(11)? + ticks(12)?) / CLOCK_TICKS,
-            resident_megabytes: kilobytes * 1024.0 / 1e6,
+        let system = look(ProcessesToUpdate::Some(&[Pid::from_u32(pid)]));
+        let process = system.process(Pid::from_u32(pid));
+        let process = process.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(Self {
+            cpu_seconds: process.accumulated_cpu_time() as f64 / 1e3,
+            resident_megabytes: process.memory() as f64 / 1e6,
         })
     }
 
@@ -57,37 +42,84 @@ impl Sample {
     pub(super) const fn resident_megabytes(&self) -> f64 {
         self.resident_megabytes
     }
+}
 
-    /// From this sample to `after`, while `bytes` of payload moved.
-    pub(super) fn until(&self, after: &Self, pid: u32, bytes: u64) -> Usage {
-        let cpu_seconds = after.cpu_seconds - self.cpu_seconds;
-        Usage {
+impl Usage {
+    /// What `samples` of a process say, taken while `bytes` of payload moved; `None` without any.
+    pub(super) fn of(pid: u32, samples: &[Sample], bytes: u64) -> Option<Self> {
+        let (first, last) = (samples.first()?, samples.last()?);
+        let cpu_seconds = last.cpu_seconds - first.cpu_seconds;
+        Some(Self {
             pid,
             cpu_seconds,
             cpu_seconds_per_gigabyte: cpu_seconds / (bytes.max(1) as f64 / 1e9),
-            resident_before: self.resident_megabytes,
-            resident_after: after.resident_megabytes,
-        }
+            resident: samples.iter().map(Sample::resident_megabytes).collect(),
+        })
     }
+
+    /// Least and most of the resident memory in the second half of the time: what does not grow
+    /// has them close together, and none far above the first half's.
+    pub(super) fn second_half(&self) -> (f64, f64) {
+        let half = &self.resident[self.resident.len() / 2..];
+        let least = half.iter().copied().fold(f64::INFINITY, f64::min);
+        (least, half.iter().copied().fold(0.0, f64::max))
+    }
+}
+
+/// Child processes in the order they were started.
+pub(super) fn children(parent: u32) -> Vec<u32> {
+    let system = look(ProcessesToUpdate::All);
+    let children = system.processes().iter().filter(|(_, process)| {
+        // Threads are listed beside the processes they belong to.
+        process.thread_kind().is_none() && process.parent() == Some(Pid::from_u32(parent))
+    });
+    let mut children: Vec<u32> = children.map(|(pid, _)| pid.as_u32()).collect();
+    children.sort_unstable();
+    children
+}
+
+fn look(processes: ProcessesToUpdate<'_>) -> System {
+    let mut system = System::new();
+    let what = ProcessRefreshKind::nothing().with_cpu().with_memory();
+    system.refresh_processes_specifics(processes, true, what);
+    system
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
-    fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 10 0 0 0 250 150 0 0 20 0 3 0 100 1 2";
-        let status = "Name:\ta\nVmRSS:\t    1000 kB\n";
-        let sample = Sample::parse(stat, status).unwrap();
-        assert!((sample.cpu_seconds - 4.0).abs() < 1e-9);
-        assert!((sample.resident_megabytes - 1.024).abs() < 1e-9);
-        assert!(Sample::parse("7 (a", status).is_none());
+    fn this_process_can_be_looked_at_and_one_that_is_not_there_cannot() {
+        let sample = Sample::of(std::process::id()).unwrap();
+        assert!(sample.resident_megabytes > 1.0);
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(Sample::of(child.id()).is_err());
     }
 
     #[test]
-    fn this_process_can_be_looked_at() {
-        let sample = Sample::of(std::process::id()).unwrap();
-        assert!(sample.resident_megabytes > 1.0);
+    fn time_is_counted_from_the_first_sample_to_the_last() {
+        let samples = [(1.0, 50.0), (2.0, 70.0), (2.5, 65.0), (4.0, 60.0)];
+        let samples = samples.map(|(cpu_seconds, resident_megabytes)| Sample {
+            cpu_seconds,
+            resident_megabytes,
+        });
+        let usage = Usage::of(7, &samples, 2_000_000_000).unwrap();
+        assert!((usage.cpu_seconds - 3.0).abs() < 1e-9);
+        assert!((usage.cpu_seconds_per_gigabyte - 1.5).abs() < 1e-9);
+        assert_eq!(usage.second_half(), (60.0, 65.0));
+        assert!(Usage::of(7, &[], 1).is_none());
+    }
+
+    #[test]
+    fn a_child_is_found() {
+        let mut child = Command::new("sleep").arg("5").spawn().unwrap();
+        let found = children(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
     }
 }
