@@ -268,6 +268,7 @@ impl Group {
             && !self.cold.is_looking()
             && !self.requester.has_session()
             && !self.transfer.is_busy(&self.puller)
+            && !self.transfer.offers_wanted.hold_requests()
             && self.polls.is_idle()
             && !self.state.offsets.is_dirty()
             && self.superblock.failures() == 0

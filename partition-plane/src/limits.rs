@@ -10,6 +10,15 @@ pub struct Limits {
     pub ring_entries: usize,
     /// Bytes of those.
     pub ring_bytes: usize,
+    /// How many times as much is kept while a peer is behind: it must find what came while it
+    /// took the state.
+    pub ring_stretch: usize,
+    /// Ticks for which a peer counts as behind after it asked for something it lacks.
+    pub peer_behind_ticks: u64,
+    /// Ticks for which requests wait at most until an offer of the state can be made.
+    pub offer_wait_ticks: u64,
+    /// Ticks without such a wait after one that was for nothing.
+    pub offer_rest_ticks: u64,
     /// Clients of one deduplication table.
     pub dedup_clients_max: usize,
     /// Stored positions per kind and group.
@@ -80,6 +89,10 @@ impl Default for Limits {
             prepare_queue_depth: 32,
             ring_entries: 4096,
             ring_bytes: 16 << 20,
+            ring_stretch: 8,
+            peer_behind_ticks: 1_000,
+            offer_wait_ticks: 50,
+            offer_rest_ticks: 1_000,
             dedup_clients_max: 4096,
             consumer_offsets_max: 4096,
             wal_bytes_max: 256 << 20,
@@ -122,6 +135,10 @@ impl Limits {
             prepare_queue_depth: 4,
             ring_entries: 8,
             ring_bytes: 16 << 10,
+            ring_stretch: 4,
+            peer_behind_ticks: 200,
+            offer_wait_ticks: 20,
+            offer_rest_ticks: 200,
             dedup_clients_max: 8,
             consumer_offsets_max: 4,
             wal_bytes_max: 64 << 10,

@@ -112,6 +112,48 @@ fn wiped_backup_is_filled_by_state_transfer() {
     assert_eq!(plane.stored_offsets(group()), [(key, 7)]);
 }
 
+/// Messages come in every tick, so there is never a moment at which all of them are in segments,
+/// and heartbeats always tell of more than an offer that was asked for before holds.
+#[test]
+fn a_backup_catches_up_although_messages_never_pause() {
+    let options = TopicOptions {
+        segment_size: 1500,
+        ..TopicOptions::default()
+    };
+    let mut world = World::new(3, Limits::tiny(), spec(options), 1);
+    for n in 0..60 {
+        world.send(&[text(n)]);
+    }
+    let primary = world.primary().unwrap();
+    let backup = (primary + 2) % 3;
+    world.crash(backup, false);
+    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
+    world.boot(backup);
+    let mut sent = Vec::new();
+    let mut caught_up = None;
+    for tick in 0..3000 {
+        let number = 1000 + tick;
+        let request = send_request(0x77, number, &[text(60 + tick)]);
+        sent.push(world.submit(primary, request));
+        world.tick(1);
+        let (there, here) = (world.status(primary), world.status(backup));
+        let gap = there.unwrap().commit_min.0 - here.unwrap().commit_min.0;
+        if gap <= 1 {
+            caught_up.get_or_insert(tick);
+        }
+        if caught_up.is_some_and(|since| tick > since + 200) {
+            assert!(gap <= 1, "it keeps up afterwards");
+            break;
+        }
+    }
+    assert!(caught_up.is_some(), "{}", world.picture());
+    world.converge(200);
+    for token in &sent {
+        assert_eq!(world.answers.remove(token).unwrap().status(), 0);
+    }
+    expect(&mut world, backup, 60 + sent.len() as u64);
+}
+
 #[test]
 fn everybody_restarts_and_goes_on_from_the_segments() {
     let mut world = world(3);

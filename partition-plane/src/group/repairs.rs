@@ -196,6 +196,7 @@ impl Group {
         request: &RequestPreparesHeader,
         context: &mut Context<'_>,
     ) {
+        self.note_peer_behind(context);
         let status = self.replica.status();
         let log = self.replica.log();
         let retained = log.first().unwrap_or(status.commit_min.next());

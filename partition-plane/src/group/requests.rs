@@ -53,6 +53,8 @@ pub(crate) struct Clients {
     asked: VecDeque<(u64, RoutedRequestHeader)>,
     deferred: VecDeque<Deferred>,
     auto_commits: BTreeMap<ConsumerKey, AutoCommit>,
+    /// Requests that wait until an offer of the state is made.
+    held: VecDeque<(u64, FrameBuffer)>,
 }
 
 impl Clients {
@@ -131,6 +133,9 @@ impl Group {
         if !self.accepts_requests(context) {
             return self.refuse(token, &header, status::NOT_ACCEPTED, context);
         }
+        if self.transfer.offers_wanted.hold_requests() {
+            return self.clients.held.push_back((token, request));
+        }
         let room = self.log.room(context.node);
         match admission::check(&self.state, &header, request.body(), room) {
             Check::Admit => {}
@@ -149,6 +154,13 @@ impl Group {
             self.refuse(token, &header, refusal.code(), context);
         }
         self.settle(context);
+    }
+
+    /// The requests that waited are served in the order in which they came.
+    pub(super) fn submit_held(&mut self, context: &mut Context<'_>) {
+        for (token, request) in std::mem::take(&mut self.clients.held) {
+            self.submit(token, request, context);
+        }
     }
 
     /// Whether this node leads the group and may mint.
@@ -306,6 +318,10 @@ impl Group {
         *context.resident_total -= self.resident_bytes;
         self.resident_bytes = 0;
         self.answer_deferred(context);
+        for (token, request) in std::mem::take(&mut self.clients.held) {
+            let header = *request.header::<RoutedRequestHeader>();
+            self.refuse(token, &header, status::NOT_ACCEPTED, context);
+        }
         while let Some((token, header)) = self.clients.asked.pop_front() {
             self.refuse(token, &header, status::NOT_COMMITTED, context);
         }

@@ -204,6 +204,7 @@ impl Group {
         if self.clients.has_stored_waiting() {
             self.write_offsets(context);
         }
+        self.serve_wanted_offers(context);
         self.evict(context);
     }
 
@@ -253,12 +254,18 @@ impl Group {
     /// Frees prepares that are on disk, beyond what repair and readers of the tail may want.
     fn evict(&mut self, context: &mut Context<'_>) {
         let limits = &context.node.limits;
+        let stretch = match self.transfer.offers_wanted.is_peer_behind(context.now) {
+            true => limits.ring_stretch,
+            false => 1,
+        };
+        let (ring_entries, ring_bytes) =
+            (limits.ring_entries * stretch, limits.ring_bytes * stretch);
         let on_disk = self.segments.next_offset();
         let mut through = Op::ZERO;
         let resident = &mut self.state.resident;
         while resident.len() > 1
-            && (resident.len() > limits.ring_entries
-                || self.resident_bytes > limits.ring_bytes
+            && (resident.len() > ring_entries
+                || self.resident_bytes > ring_bytes
                 || *context.resident_total > limits.resident_bytes_max
                     && self.resident_bytes > limits.ring_bytes / CROWDED_SHARE)
             && resident

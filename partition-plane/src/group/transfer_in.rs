@@ -10,11 +10,13 @@ use biplane_state_transfer::{
     check_partition,
 };
 use biplane_vsr as vsr;
-use biplane_wire::{ManifestEntry, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed};
+use biplane_wire::{
+    ManifestEntry, Op, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed,
+};
 
 use super::Group;
 use super::install::Installing;
-use super::transfer_out::ServedReads;
+use super::transfer_out::{OffersWanted, ServedReads};
 use crate::context::Context;
 use crate::paths::STAGING;
 use crate::segments::{BatchMeta, Segment};
@@ -44,7 +46,11 @@ pub(crate) struct TransferIn {
     /// All artifacts are there; their writes may not be.
     fetched: Option<Offer>,
     pub(super) installing: Option<Installing>,
+    /// Highest op known committed when the attempt asked. Nothing above it was acknowledged here,
+    /// and nothing is until the attempt ends: an offer that reaches it erases no promise.
+    asked_at: Op,
     pub(super) served_reads: ServedReads,
+    pub(super) offers_wanted: OffersWanted,
 }
 
 impl TransferIn {
@@ -114,10 +120,12 @@ impl Group {
             return self.cancel_transfer(context);
         }
         let mut out = std::mem::take(&mut context.scratch.pull);
-        if let Err(reason) = self
-            .puller
-            .on_target(from, target, &self.pull_view(), &mut out)
-        {
+        // Where messages come fast, heartbeats have told of more since then than any offer holds.
+        let view = PullView {
+            commit_max: self.transfer.asked_at,
+            ..self.pull_view()
+        };
+        if let Err(reason) = self.puller.on_target(from, target, &view, &mut out) {
             tracing::debug!(group = %self.spec.group, %reason, "descriptor ignored");
         }
         self.act_on_pull(out, context);
@@ -160,6 +168,7 @@ impl Group {
             PullOutput::Stage(stage) => {
                 if stage == Stage::AwaitingTarget {
                     self.hold_segments();
+                    self.transfer.asked_at = self.replica.commit_max();
                 }
                 self.replica.set_transfer_stage(stage);
             }

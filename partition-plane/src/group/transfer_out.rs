@@ -25,6 +25,35 @@ pub(crate) type ServedReads = BTreeMap<u64, u64>;
 /// Failures in a row after which a flush that an offer needs counts as failed.
 const FLUSH_FAILURES_MAX: u32 = 3;
 
+/// Peers whose offer waits for the flush of what is committed, and what follows from peers that
+/// are behind.
+///
+/// Where messages come without a pause there is always one more that is not in a segment yet, and
+/// an offer would never be made. New requests therefore wait, for a moment and not for long, until
+/// the segments hold all there is.
+#[derive(Debug, Default)]
+pub(crate) struct OffersWanted {
+    asked: BTreeMap<ReplicaId, RequestStateTransferHeader>,
+    /// Tick at which requests wait no longer.
+    until: u64,
+    /// Tick before which they are not made to wait again.
+    rest: u64,
+    /// Tick until which a peer that is behind may need what is evicted otherwise.
+    behind_until: u64,
+}
+
+impl OffersWanted {
+    /// Whether new requests wait.
+    pub(super) fn hold_requests(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Whether a peer asked for what it lacks lately.
+    pub(super) fn is_peer_behind(&self, now: u64) -> bool {
+        now < self.behind_until
+    }
+}
+
 impl Group {
     /// A peer asks for the whole state.
     pub(super) fn serve_transfer(
@@ -33,19 +62,66 @@ impl Group {
         request: &RequestStateTransferHeader,
         context: &mut Context<'_>,
     ) {
-        let gate = Gate::Partition(self.gate());
+        self.note_peer_behind(context);
+        let gate = self.gate();
+        let wanted = &mut self.transfer.offers_wanted;
+        if gate.flush == Flush::Pending && wanted.rest <= context.now {
+            if wanted.asked.is_empty() {
+                wanted.until = context.now + context.node.limits.offer_wait_ticks;
+            }
+            wanted.asked.insert(from, *request);
+            return self.serve_wanted_offers(context);
+        }
+        self.answer_transfer(from, request, gate, context);
+    }
+
+    fn answer_transfer(
+        &mut self,
+        from: ReplicaId,
+        request: &RequestStateTransferHeader,
+        gate: PartitionGate,
+        context: &mut Context<'_>,
+    ) {
         let mut out = Vec::new();
+        let gate = Gate::Partition(gate);
         let ticket = context.provider.on_request(from, request, &gate, &mut out);
         if let Some(ticket) = ticket {
             match self.offer_spec() {
                 Some(spec) => context.provider.offer(ticket, spec, &mut out),
                 None => context.provider.refuse(&ticket, false, &mut out),
             }
-        } else if self.segments.next_offset() < self.state.committed_next {
-            // An offer needs every committed message in a segment; the peer will ask again.
-            self.flusher.forced = true;
         }
         self.act_on_provider(out, context);
+    }
+
+    /// Makes the offers that waited for a flush once everything is in segments, or refuses them
+    /// when that takes too long; then the requests that waited meanwhile are served.
+    pub(super) fn serve_wanted_offers(&mut self, context: &mut Context<'_>) {
+        let wanted = &mut self.transfer.offers_wanted;
+        if !wanted.hold_requests() {
+            return;
+        }
+        let is_late = context.now >= wanted.until;
+        let is_flushed = self.segments.next_offset() >= self.state.committed_next
+            && self.replica.op_head() == self.replica.commit_min();
+        if !is_late && !is_flushed && self.replica.is_primary() {
+            self.flusher.forced = true;
+            return;
+        }
+        if is_late {
+            wanted.rest = context.now + context.node.limits.offer_rest_ticks;
+        }
+        for (from, request) in std::mem::take(&mut wanted.asked) {
+            let gate = self.gate();
+            self.answer_transfer(from, &request, gate, context);
+        }
+        self.submit_held(context);
+    }
+
+    /// A peer lacks something: what it will ask for next is kept a while longer.
+    pub(super) fn note_peer_behind(&mut self, context: &Context<'_>) {
+        self.transfer.offers_wanted.behind_until =
+            context.now + context.node.limits.peer_behind_ticks;
     }
 
     /// A peer asks for a piece of an offered artifact.
@@ -55,6 +131,7 @@ impl Group {
         request: &RequestStateChunkHeader,
         context: &mut Context<'_>,
     ) {
+        self.note_peer_behind(context);
         let view = ProviderView {
             view: self.replica.view(),
             commit_max: self.replica.commit_max(),
