@@ -51,9 +51,11 @@ pub struct Limits {
     pub read_chunk_bytes: usize,
     /// Bytes of one poll reply; at least one batch is returned whatever its size.
     pub poll_bytes_max: usize,
-    /// Bytes of one group that may wait for their flush before requests are refused.
+    /// Bytes of one group that may wait for their flush before a primary refuses requests and a
+    /// backup drops prepares.
     pub unflushed_bytes_max: u64,
-    /// Bytes of prepares all groups keep in memory beyond what is not on disk yet.
+    /// Bytes of prepares all groups keep in memory; when they have more, each keeps less of what
+    /// is on disk, and takes little more than its disk does.
     pub resident_bytes_max: usize,
     /// Ticks a poll may wait for the disk.
     pub poll_ticks_max: u64,

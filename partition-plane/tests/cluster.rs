@@ -154,6 +154,28 @@ fn a_backup_catches_up_although_messages_never_pause() {
     expect(&mut world, backup, 60 + sent.len() as u64);
 }
 
+/// A backup whose disk has stopped answers from memory for a while; then it takes nothing more.
+#[test]
+fn a_backup_with_a_slow_disk_keeps_a_bound_in_memory_and_catches_up_later() {
+    let mut world = world(3);
+    let payload = |n: u64| vec![u8::try_from(n % 251).unwrap(); 2000];
+    world.send(&[payload(0)]);
+    let backup = (world.primary().unwrap() + 2) % 3;
+    world.stalled.push(backup);
+    let limit = Limits::tiny().unflushed_bytes_max;
+    let count = 4 * limit / 2000;
+    for n in 1..count {
+        world.send(&[payload(n)]);
+    }
+    let status = world.status(backup).unwrap();
+    let held = (status.head.0 - status.commit_min.0.min(1)) * 2000;
+    assert!(held > limit / 2 && held < 2 * limit, "{held} of {limit}");
+    world.stalled.clear();
+    world.converge(3000);
+    let offsets: Vec<u64> = world.all_messages(backup).iter().map(|m| m.0).collect();
+    assert_eq!(offsets, (0..count).collect::<Vec<_>>());
+}
+
 #[test]
 fn everybody_restarts_and_goes_on_from_the_segments() {
     let mut world = world(3);

@@ -15,6 +15,10 @@ impl Group {
         context: &mut Context<'_>,
     ) {
         match frame {
+            // As if it had been lost on the way: repair brings it when the disk has caught up. The
+            // primary of a cluster with a slow backup has no other way to tell.
+            ReplicaFrame::Prepare(_) | ReplicaFrame::RepairPrepare(_)
+                if !self.replica.is_primary() && self.is_overfull(context) => {}
             ReplicaFrame::Prepare(_)
             | ReplicaFrame::PrepareOk(_)
             | ReplicaFrame::Commit(_)

@@ -168,7 +168,7 @@ impl Group {
         self.replica.is_primary()
             && self.may_mint()
             && !self.cold.is_looking()
-            && self.unflushed_bytes <= context.node.limits.unflushed_bytes_max
+            && !self.is_overfull(context)
     }
 
     fn admit(

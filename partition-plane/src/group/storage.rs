@@ -12,6 +12,8 @@ use crate::paths::Paths;
 
 /// Share of its ring a group keeps while all groups together have too much in memory.
 const CROWDED_SHARE: usize = 16;
+/// Share of what a group may have unflushed that it may have then.
+const CROWDED_UNFLUSHED: u64 = 256;
 
 /// Writes of offset files under way. One queue carries them all, so two writes of a key arrive
 /// in order.
@@ -206,6 +208,15 @@ impl Group {
         }
         self.serve_wanted_offers(context);
         self.evict(context);
+    }
+
+    /// Whether the disk is so far behind that nothing more may come into memory: for this group
+    /// alone, or for all groups together, of which each may keep a little.
+    pub(super) fn is_overfull(&self, context: &Context<'_>) -> bool {
+        let limits = &context.node.limits;
+        let crowded = *context.resident_total > limits.resident_bytes_max;
+        self.unflushed_bytes > limits.unflushed_bytes_max
+            || crowded && self.unflushed_bytes > limits.unflushed_bytes_max / CROWDED_UNFLUSHED
     }
 
     fn flush_is_due(&self, context: &Context<'_>) -> bool {

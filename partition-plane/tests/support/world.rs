@@ -28,6 +28,8 @@ pub struct World {
     pub loss: u64,
     /// Metadata of every node is up to date, and known to be.
     pub confirms: bool,
+    /// Nodes whose disk does not answer.
+    pub stalled: Vec<usize>,
     /// Links that carry nothing.
     pub cut: Vec<(usize, usize)>,
     net: VecDeque<(usize, usize, Message)>,
@@ -52,6 +54,7 @@ impl World {
             fenced: Vec::new(),
             loss: 0,
             confirms: true,
+            stalled: Vec::new(),
             cut: Vec::new(),
             net: VecDeque::new(),
             ticks: 0,
@@ -188,6 +191,9 @@ impl World {
             );
             let mut moved = self.deliver();
             for at in 0..self.nodes.len() {
+                if self.stalled.contains(&at) {
+                    continue;
+                }
                 if let Some(done) = self.nodes[at].disk.poll() {
                     moved = true;
                     self.step(at, Input::Disk(done));

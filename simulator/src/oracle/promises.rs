@@ -352,6 +352,24 @@ impl Promises {
         self.given.get(&(node, key))?.get(&op).copied()
     }
 
+    /// Whether a primary prepared another op of that number in a later view than the one in which
+    /// `identity` was prepared: that view started without it, so it was never committed and never
+    /// will be, and a replica that learns of it from a vote may drop it before it follows.
+    #[must_use]
+    pub fn is_superseded(&self, key: GroupKey, op: Op, identity: Checksum) -> bool {
+        let of_group = self
+            .prepared
+            .range((key, View(0), Op::ZERO)..=(key, View(u32::MAX), Op(u64::MAX)));
+        let mut seen = false;
+        for (_, (_, prepared)) in of_group.filter(|((_, _, number), _)| *number == op) {
+            if seen && *prepared != identity {
+                return true;
+            }
+            seen |= *prepared == identity;
+        }
+        false
+    }
+
     /// What a node promised of each of its groups, above what it has applied.
     #[must_use]
     pub fn of_node(&self, look: Look<'_>) -> Vec<Promise> {
@@ -469,5 +487,38 @@ impl Promises {
         self.prepared.retain(|_, (owner, _)| *owner != node);
         self.views.retain(|(owner, _), _| *owner != node);
         self.said.retain(|(owner, _), _| *owner != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: GroupKey = GroupKey {
+        group: GroupId::METADATA,
+        incarnation: 0,
+    };
+
+    #[test]
+    fn a_later_view_supersedes_what_it_replaces_and_nothing_else() {
+        let mut promises = Promises::default();
+        let (old, new) = (Checksum(1), Checksum(2));
+        let mut prepare = |view, op, identity| {
+            promises
+                .prepared
+                .insert((KEY, View(view), Op(op)), (0, identity));
+        };
+        prepare(1, 40, old);
+        prepare(1, 41, Checksum(3));
+        prepare(2, 40, new);
+        assert!(promises.is_superseded(KEY, Op(40), old));
+        assert!(!promises.is_superseded(KEY, Op(40), new), "it is the later");
+        assert!(!promises.is_superseded(KEY, Op(41), Checksum(3)));
+        assert!(!promises.is_superseded(KEY, Op(40), Checksum(9)), "unknown");
+        let other = GroupKey {
+            incarnation: 1,
+            ..KEY
+        };
+        assert!(!promises.is_superseded(other, Op(40), old));
     }
 }

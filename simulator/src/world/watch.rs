@@ -92,7 +92,10 @@ impl World {
             let Ok(vote) = Typed::decode(message.clone()) else {
                 return Ok(());
             };
-            let given = |op| promises.given(node, key, op);
+            let given = |op| {
+                let identity = promises.given(node, key, op)?;
+                (!promises.is_superseded(key, op, identity)).then_some(identity)
+            };
             truncation.vote(node, key, &vote, given)
         } else {
             let Ok(announcement) = Typed::decode(message.clone()) else {
