@@ -61,6 +61,23 @@ pub enum RootError {
     Hash,
 }
 
+impl RootError {
+    /// What an operator does about it; of a file that cannot be used, why that is.
+    pub(crate) fn advice(&self) -> Result<&'static str, &io::Error> {
+        match self {
+            Self::Half | Self::Length { .. } | Self::Missing => Ok(
+                "set both in the environment, equal on all nodes; they are needed at the first \
+                 start only",
+            ),
+            Self::File { source, .. } => Err(source),
+            Self::Damaged { .. } => {
+                Ok("copy the file from another node of the cluster: it is the same on all of them")
+            }
+            Self::Hash => Ok("wait until the system has randomness, and start again"),
+        }
+    }
+}
+
 /// The credentials that the environment and the command line give.
 fn given(variables: &Variables, with_default: bool) -> Result<Option<(String, String)>, RootError> {
     let variable = |name| variables.get(name).map(str::to_owned);
