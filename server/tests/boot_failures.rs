@@ -348,7 +348,12 @@ fn data_that_is_damaged_or_of_another_node() {
     let scene = run();
     let output = scene.fails(&member("1"));
     let foreign = ["another node", "--replica-id"];
-    assert_end("the id of another", &output, &["belongs to"], &foreign);
+    assert_end(
+        "the id of another",
+        &output,
+        &["belongs to replica 0", "this is replica 1"],
+        &foreign,
+    );
 
     fs::write(scene.path("node.toml"), config.replace("\"c\"", "\"d\"")).expect("the file");
     let output = scene.fails(&member("0"));

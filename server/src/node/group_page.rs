@@ -9,7 +9,7 @@ use biplane_wire::GroupId;
 use serde::Serialize;
 
 use super::Node;
-use super::report::{GroupReport, group_name, group_report};
+use super::report::{GroupReport, group_report};
 
 /// Groups on one page at most.
 pub(crate) const GROUPS_PAGE_MAX: usize = 200;
@@ -158,7 +158,8 @@ impl Node {
             if on_page {
                 let report = found.map(|(group, replica)| {
                     let catch_up = self.partition_catch_up(group);
-                    group_report(group_name(group), replica, catch_up)
+                    let name = format!("{stream}/{}/{}", topic.name, partition.id);
+                    group_report(name, replica, catch_up)
                 });
                 page.groups.push(NamedGroup {
                     stream: stream.to_owned(),

@@ -64,6 +64,8 @@ pub(crate) struct NodeReport {
 pub(crate) struct GroupReport {
     /// `metadata`, or `stream/topic/partition` by number.
     pub(crate) group: String,
+    /// The same by name, where the names are known.
+    pub(crate) name: String,
     /// `normal`, `view_change` or `recovering`.
     pub(crate) status: &'static str,
     /// View.
@@ -174,7 +176,8 @@ pub(super) fn group_report(
 ) -> GroupReport {
     let status = replica.status();
     GroupReport {
-        group: name,
+        group: group_number(catch_up.group),
+        name,
         status: status_name(status.status),
         view: status.view.0,
         primary: status.primary.0,
@@ -188,7 +191,7 @@ pub(super) fn group_report(
     }
 }
 
-pub(super) fn group_name(group: GroupId) -> String {
+fn group_number(group: GroupId) -> String {
     match group.unpack() {
         Some(key) => format!("{}/{}/{}", key.stream, key.topic, key.partition),
         None => group.to_string(),
@@ -240,7 +243,7 @@ impl Node {
             .filter_map(|(_, group)| {
                 let replica = self.partitions.replica(*group)?;
                 let catch_up = self.partition_catch_up(*group);
-                Some(group_report(group_name(*group), replica, catch_up))
+                Some(group_report(self.group_name(*group), replica, catch_up))
             })
             .collect();
         let now = clock::wall_micros();
@@ -266,6 +269,18 @@ impl Node {
             syncs: self.disk.as_ref().map_or(Vec::new(), FileDisk::sync_times),
             totals: self.totals_report(),
         }
+    }
+
+    /// Names of stream and topic in place of their numbers; a partition that metadata has not told
+    /// of yet has none.
+    fn group_name(&self, group: GroupId) -> String {
+        let streams = self.metadata.state().streams();
+        let named = group.unpack().and_then(|key| {
+            let stream = streams.by_id().get(&key.stream)?;
+            let topic = stream.topics().get(&key.topic)?;
+            Some(format!("{}/{}/{}", stream.name, topic.name, key.partition))
+        });
+        named.unwrap_or_else(|| group_number(group))
     }
 
     fn links_report(&self) -> Vec<LinkReport> {

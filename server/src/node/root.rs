@@ -150,6 +150,12 @@ fn read(path: &Path) -> Result<Option<RootUser>, RootError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // No text at all.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(RootError::Damaged {
+                path: path.to_owned(),
+            });
+        }
         Err(source) => {
             return Err(RootError::File {
                 path: path.to_owned(),

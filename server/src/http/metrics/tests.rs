@@ -8,7 +8,8 @@ use crate::node::report::{GROUPS_NAMED_MAX, GroupTotals, LinkReport, TotalsRepor
 
 fn group(name: String) -> GroupReport {
     GroupReport {
-        group: name,
+        group: name.clone(),
+        name,
         status: "view_change",
         view: 7,
         primary: 1,
