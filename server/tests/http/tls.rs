@@ -9,7 +9,8 @@ use super::support::web::{WebCluster, WebRequest};
 use super::support::web_tls::{Certificate, Session};
 use super::support::{PASSWORD, TestFolder, USER, wait_until};
 
-const TOPIC: &str = r#"{"name":"t","partitions_count":3}"#;
+const TOPIC: &str = r#"{"name":"t","partitions_count":3,"compression_algorithm":"none",
+    "message_expiry":0,"max_topic_size":0}"#;
 
 fn cluster(nodes: usize) -> (WebCluster, Arc<Certificate>, TestFolder) {
     let folder = TestFolder::new();
