@@ -205,11 +205,11 @@ async fn write(
             }
             break;
         }
-        counters.frames_out.fetch_add(frames, Ordering::Relaxed);
-        count(&counters.batches_out);
         if let Some(link) = link {
             batch.iter().for_each(|message| link.sent.note(message));
         }
+        counters.frames_out.fetch_add(frames, Ordering::Relaxed);
+        count(&counters.batches_out);
         batch.clear();
     }
     let _ = runtime::timeout(shared.config.close_grace, writer.close()).await;

@@ -158,9 +158,12 @@ fn check(page: &str) -> usize {
     series.len()
 }
 
+/// What stands behind the family's name, the labels, and the value.
+type Sample = (String, Vec<(String, String)>, String);
+
 /// Of each set of labels: buckets with rising bounds and counts that never fall, the last bound
 /// being infinite; then the sum; then the count, which is that of the last bucket.
-fn check_histogram(samples: &[(String, Vec<(String, String)>, String)]) {
+fn check_histogram(samples: &[Sample]) {
     let mut rest = samples;
     while !rest.is_empty() {
         let of = rest[0].1[0].clone();
