@@ -21,13 +21,14 @@ const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
 /// What is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Synced {
-    /// The files in which the small writes of all partitions wait together for their sync: the
+    /// The files in which the small writes of all partitions wait together for their sync: small
     /// writes of persisted topics wait for these.
     Redo,
     /// Journal, superblock and snapshots of the metadata group: every change of metadata waits
     /// for these.
     Metadata,
-    /// Segments and journals of partitions, and their folders: nobody waits, memory does.
+    /// Segments and journals of partitions, and their folders: large writes of persisted topics
+    /// wait for these. For all others only memory does.
     Partition,
 }
 
