@@ -1,5 +1,5 @@
-//! What an operator does when a node does not start, or stops by itself: the last line of such a
-//! process.
+//! What an operator does when a node does not start, or stops by itself: the end of the last line
+//! of such a process.
 
 use std::io::{self, ErrorKind};
 

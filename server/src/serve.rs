@@ -54,10 +54,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let advice = advice(&error);
-            // For the files; the screen gets two plain lines at its end.
+            // For the files; the screen gets one plain line at its end (chapter 09).
             error!(advice, "the node ends: {error}");
-            eprintln!("biplane: {error}");
-            eprintln!("biplane: what to do: {advice}");
+            eprintln!("biplane: {error}. What to do: {advice}");
             if args.supervised {
                 let node = args.replica_id.unwrap_or(0);
                 Report::Failed {

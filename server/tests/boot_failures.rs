@@ -1,4 +1,4 @@
-//! Nodes that cannot start: each says why, and its last line says what to do.
+//! Nodes that cannot start: the last line of each says why, and what to do.
 //!
 //! The binary is run as an operator runs it, once for every row of a table. What is looked at is
 //! the end of what it prints, and its exit status.
@@ -139,13 +139,10 @@ impl Scene {
 /// What the node says at its end: an error with these parts, and advice with those.
 fn assert_end(what: &str, output: &Output, error_parts: &[&str], advice_parts: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = text.lines().collect();
-    let [.., error, advice] = &lines[..] else {
-        panic!("{what}: {text}");
-    };
     assert_eq!(output.status.code(), Some(1), "{what}: {text}");
-    let error = error.strip_prefix("biplane: ").expect(error);
-    let advice = advice.strip_prefix("biplane: what to do: ").expect(advice);
+    let line = text.lines().next_back().expect("a line");
+    let line = line.strip_prefix("biplane: ").expect(line);
+    let (error, advice) = line.split_once(". What to do: ").expect(line);
     println!("{what}\n    {error}\n    {advice}");
     for part in error_parts {
         assert!(error.contains(part), "{what}: {part} in {error}");
