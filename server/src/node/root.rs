@@ -71,7 +71,7 @@ impl RootError {
             ),
             Self::File { source, .. } => Err(source),
             Self::Damaged { .. } => {
-                Ok("copy the file from another node of the cluster: it is the same on all of them")
+                Ok("copy the file from another node of the cluster: all have the same root user")
             }
             Self::Hash => Ok("wait until the system has randomness, and start again"),
         }
