@@ -94,13 +94,26 @@ pub enum SuperblockError {
         newer: View,
     },
     /// The folder belongs to another replica, cluster or cluster size.
-    #[error("the folder belongs to {found:?}, this replica is {expected:?}")]
+    #[error("the folder belongs to {}, this is {}", told(found), told(expected))]
     IdentityMismatch {
         /// Who is booting.
         expected: Identity,
         /// Who wrote the folder.
         found: Identity,
     },
+}
+
+/// An identity in words.
+fn told(identity: &Identity) -> String {
+    let Identity {
+        cluster,
+        replica,
+        replica_count,
+    } = identity;
+    format!(
+        "replica {replica} of {replica_count} in cluster {:032x}",
+        cluster.0
+    )
 }
 
 /// What a folder's superblock says.

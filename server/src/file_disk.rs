@@ -6,6 +6,7 @@
 
 mod execute;
 mod handles;
+pub(crate) mod sync_meter;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,6 +23,7 @@ use crossbeam::channel;
 
 use crate::mailbox::Post;
 use execute::Worker;
+use sync_meter::{SyncMeter, SyncTimes, Synced};
 
 /// Open files one thread keeps at most, and at least.
 const HANDLES_MAX: usize = 128;
@@ -141,6 +143,7 @@ fn remove(path: &Path) -> io::Result<()> {
 pub(crate) struct FileDisk {
     workers: Vec<channel::Sender<DiskRequest>>,
     threads: Vec<thread::JoinHandle<()>>,
+    meter: Arc<SyncMeter>,
 }
 
 impl FileDisk {
@@ -159,6 +162,7 @@ impl FileDisk {
         let mut disk = Self {
             workers: Vec::new(),
             threads: Vec::new(),
+            meter: Arc::default(),
         };
         for index in 0..=threads.max(1) {
             let (sender, requests) = channel::unbounded::<DiskRequest>();
@@ -166,6 +170,7 @@ impl FileDisk {
                 folder.path().to_owned(),
                 Arc::clone(&generation),
                 handles_max,
+                Arc::clone(&disk.meter),
             );
             let completions = completions.clone();
             let thread = thread::Builder::new()
@@ -173,7 +178,7 @@ impl FileDisk {
                 .spawn(move || {
                     for request in requests {
                         let DiskRequest { queue, token, op } = request;
-                        let result = worker.execute(op);
+                        let result = worker.execute(op, Synced::of(queue));
                         // The node is gone when nobody takes completions; there is nothing to
                         // promise.
                         completions.post(DiskCompletion {
@@ -199,6 +204,11 @@ impl FileDisk {
         };
         // The threads end only after the senders are dropped, so this cannot fail.
         let _ = self.workers[index].send(request);
+    }
+
+    /// How long syncs took since the start.
+    pub(crate) fn sync_times(&self) -> Vec<SyncTimes> {
+        self.meter.times()
     }
 
     /// Executes what is queued and ends the threads.

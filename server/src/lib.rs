@@ -22,6 +22,7 @@
 //! before
 //! it is taken.
 
+mod advice;
 pub mod bench;
 pub mod cli;
 mod client;
@@ -40,6 +41,7 @@ pub mod observe;
 mod passwords;
 mod peer;
 mod recycler;
+mod refusals;
 pub mod runtime;
 pub mod serve;
 pub mod signals;

@@ -18,9 +18,12 @@ mod boot_error;
 pub(crate) mod catch_up;
 mod disk;
 mod event_loop;
+pub(crate) mod group_page;
 mod outputs;
 pub(crate) mod report;
 mod root;
+mod seals;
+pub(crate) mod spans;
 mod topology;
 
 use std::collections::{BTreeSet, HashMap};
@@ -84,6 +87,8 @@ pub enum NodeEnd {
     Halted {
         /// Why.
         reason: String,
+        /// What an operator does about it.
+        advice: &'static str,
         /// Exit status of the process (chapter 09 section 3).
         status: u8,
     },
@@ -129,8 +134,12 @@ pub struct Node {
     partitions_ready: bool,
     /// Metadata op up to which held requests were looked at.
     held_looked_at: u64,
-    /// Why the node must stop, and the exit status.
-    halted: Option<(String, u8)>,
+    /// How the node must end, when it must.
+    halted: Option<NodeEnd>,
+    /// Checksums that did not hold.
+    pub(crate) seals: seals::SealFailures,
+    /// Partitions whose files could not be used.
+    fenced: u64,
     supervised: bool,
     reported: Option<Reported>,
     catch_ups: catch_up::CatchUps,

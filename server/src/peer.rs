@@ -10,6 +10,7 @@
 //! absent peer drops the frame and counts it, and the protocol's own timers send it again
 //! (chapter 02 section 9.4).
 
+pub(crate) mod counters;
 mod dialer;
 mod greeting;
 mod link;
@@ -25,7 +26,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use biplane_handshake::{Identity, Keys};
@@ -37,6 +38,8 @@ use crate::mailbox::Post;
 use crate::recycler::FramePool;
 use crate::runtime::{self, Receiver, Sender};
 use crate::tls::ReplicaTls;
+pub(crate) use counters::MeshCounters;
+use counters::{LinkCounters, count};
 use log_budget::LogBudget;
 use registry::Registry;
 pub(crate) use socket::{ListenError, bind};
@@ -97,48 +100,13 @@ pub(crate) struct MeshConfig {
     pub(crate) frames: Arc<FramePool>,
 }
 
-/// Counts of what the mesh dropped or refused.
-#[derive(Debug, Default)]
-pub(crate) struct MeshCounters {
-    /// Frames dropped because no connection was up.
-    pub(crate) dropped_no_link: AtomicU64,
-    /// Frames dropped because the peer's queue was full.
-    pub(crate) dropped_queue_full: AtomicU64,
-    /// Received frames refused by typed decode.
-    pub(crate) refused_frames: AtomicU64,
-    /// Received frames of another cluster or with an impossible replica id.
-    pub(crate) foreign_frames: AtomicU64,
-    /// Frames queued or being written when their link was lost.
-    pub(crate) lost_with_link: AtomicU64,
-    /// Connections closed for a framing violation.
-    pub(crate) closed_framing: AtomicU64,
-    /// Handshakes that ended in a refusal, a timeout or an error.
-    pub(crate) handshakes_failed: AtomicU64,
-    /// Connections turned away because too many handshakes were in flight.
-    pub(crate) handshakes_overflow: AtomicU64,
-    /// Connections dialed.
-    pub(crate) dials: AtomicU64,
-    /// Links registered.
-    pub(crate) links_up: AtomicU64,
-    /// Finished handshakes whose peer had a link already.
-    pub(crate) links_refused: AtomicU64,
-    /// Frames written.
-    pub(crate) frames_out: AtomicU64,
-    /// Writes they took, counted in batches.
-    pub(crate) batches_out: AtomicU64,
-    /// Frames received and passed on.
-    pub(crate) frames_in: AtomicU64,
-}
-
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// What every task of the mesh shares.
 struct Shared {
     config: MeshConfig,
     registry: Registry,
     counters: MeshCounters,
+    /// Of each peer, by replica id.
+    links: Vec<LinkCounters>,
     /// For lines that strangers cause.
     log_budget: LogBudget,
     /// For lines about links, which a stranger can cause only where nobody authenticates.
@@ -151,6 +119,11 @@ struct Shared {
 }
 
 impl Shared {
+    /// The counters of a peer of the roster.
+    fn link(&self, peer: ReplicaId) -> Option<&LinkCounters> {
+        self.links.get(usize::from(peer.0))
+    }
+
     /// The result of `future`, or `None` when the mesh closes first.
     async fn unless_closing<F: Future>(&self, future: F) -> Option<F::Output> {
         match select(pin!(self.closing.recv()), pin!(future)).await {
@@ -176,11 +149,15 @@ impl Mesh {
     pub(crate) fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
         let listener = bind(config.listen)?;
         let (closing_sender, closing) = runtime::bounded(1);
-        let registry = Registry::new(config.identity.replica_count);
+        let replica_count = config.identity.replica_count;
+        let registry = Registry::new(replica_count);
         let shared = Arc::new(Shared {
             config,
             registry,
             counters: MeshCounters::default(),
+            links: (0..replica_count)
+                .map(|_| LinkCounters::default())
+                .collect(),
             log_budget: LogBudget::new(),
             link_log_budget: LogBudget::new(),
             events,
@@ -202,17 +179,29 @@ impl Mesh {
 
     /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
     pub(crate) fn send(&self, to: ReplicaId, message: Message) -> bool {
+        let (mesh, link) = (&self.shared.counters, self.shared.link(to));
         match self.shared.registry.send(to, message) {
-            registry::Sent::Queued => true,
+            registry::Sent::Queued => return true,
             registry::Sent::NoLink => {
-                count(&self.shared.counters.dropped_no_link);
-                false
+                count(&mesh.dropped_no_link);
+                link.inspect(|link| count(&link.dropped_no_link));
             }
             registry::Sent::Full => {
-                count(&self.shared.counters.dropped_queue_full);
-                false
+                count(&mesh.dropped_queue_full);
+                link.inspect(|link| count(&link.dropped_queue_full));
             }
         }
+        false
+    }
+
+    /// Counters of one peer since the start.
+    pub(crate) fn link_counters(&self, peer: ReplicaId) -> Option<&LinkCounters> {
+        self.shared.link(peer)
+    }
+
+    /// Frames that wait to be written to a peer.
+    pub(crate) fn queued(&self, peer: ReplicaId) -> usize {
+        self.shared.registry.queued(peer)
     }
 
     /// Counters since the start.

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::advice::advice;
 use crate::cli::ServeArgs;
 use crate::config::{Config, ConfigError, Identity, Variables};
 use crate::file_disk::DataFolder;
 use crate::node::{BootError, Node, NodeEnd, Settings, StopHandle};
-use crate::observe::LogFiles;
+use crate::observe::{LogFiles, LoggingError};
 use crate::supervised::Report;
 use crate::{observe, runtime, signals};
 
@@ -29,9 +30,9 @@ pub enum ServeError {
     /// The node does not start.
     #[error(transparent)]
     Boot(#[from] BootError),
-    /// The log level is refused.
-    #[error("{0}")]
-    Logging(String),
+    /// Nothing can be logged.
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
     /// Signals cannot be caught.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -40,6 +41,8 @@ pub enum ServeError {
     Halted {
         /// Why.
         reason: String,
+        /// What an operator does about it.
+        advice: &'static str,
         /// Exit status (chapter 09 section 3).
         status: u8,
     },
@@ -50,7 +53,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("biplane: {error}");
+            let advice = advice(&error);
+            // For the files; the screen gets one plain line at its end (chapter 09).
+            error!(advice, "the node ends: {error}");
+            eprintln!("biplane: {error}. What to do: {advice}");
             if args.supervised {
                 let node = args.replica_id.unwrap_or(0);
                 Report::Failed {
@@ -84,8 +90,7 @@ fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         folder.empty().map_err(BootError::Folder)?;
     }
     let logs = LogFiles::of(&config.logging, folder.path());
-    observe::install(&config.logging.level, variables.get("RUST_LOG"), logs)
-        .map_err(ServeError::Logging)?;
+    observe::install(&config.logging.level, variables.get("RUST_LOG"), logs)?;
     for warning in &config.warnings {
         warn!("{warning}");
     }
@@ -115,7 +120,15 @@ fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     // On an executor thread, next to the sockets' tasks, not on this one.
     match runtime::block_on(runtime::spawn(node.run())) {
         NodeEnd::Stopped => Ok(()),
-        NodeEnd::Halted { reason, status } => Err(ServeError::Halted { reason, status }),
+        NodeEnd::Halted {
+            reason,
+            advice,
+            status,
+        } => Err(ServeError::Halted {
+            reason,
+            advice,
+            status,
+        }),
     }
 }
 
@@ -124,7 +137,10 @@ fn serve(args: &ServeArgs) -> Result<(), ServeError> {
 fn end_after(budget: Duration) {
     thread::spawn(move || {
         thread::sleep(budget);
-        eprintln!("biplane: the stop took longer than sharding.shutdown_join_timeout");
+        eprintln!(
+            "biplane: the stop took longer than sharding.shutdown_join_timeout; what the other \
+             nodes have is fetched from them at the next start"
+        );
         std::process::exit(1);
     });
 }

@@ -30,6 +30,8 @@ mod http_fuzz;
 mod http_official;
 #[path = "http/status.rs"]
 mod http_status;
+#[path = "http/tls.rs"]
+mod http_tls;
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 #[path = "official_client/websocket.rs"]

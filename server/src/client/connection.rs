@@ -18,6 +18,7 @@ use super::reply::ClientFrame;
 use super::websocket;
 use crate::mailbox::Post;
 use crate::recycler::FramePool;
+use crate::refusals::RefusalCounts;
 use crate::runtime::{self, Receiver, Sender, TcpListener, TcpStream, bounded};
 use crate::stream::{self, Reader, Writer};
 use crate::tls::{ClientTls, TlsRefusal};
@@ -169,7 +170,7 @@ pub(crate) struct ListenerState {
     /// Set when the node shuts down.
     pub(crate) closing: AtomicBool,
     /// Frames dropped because they are no requests.
-    pub(crate) refused: AtomicU64,
+    pub(crate) refused: RefusalCounts,
     /// Memory of received frames.
     pub(crate) frames: Arc<FramePool>,
     /// Connections accepted so far, by all listeners together: each has a number of its own.
@@ -419,7 +420,7 @@ async fn pass_on(
                 .await
         }
         Err(refusal) => {
-            state.refused.fetch_add(1, Ordering::Relaxed);
+            state.refused.note(&refusal);
             warn!(connection = id, label = refusal.label(), %refusal, "a client frame is dropped");
             true
         }

@@ -9,7 +9,7 @@ use biplane_wire::{
 use super::connection::{ClientEvent, ConnectionId};
 use super::reply::{self, ClientFrame, Position};
 use super::session::{Bound, Held, Session, size_of};
-use crate::node::Node;
+use crate::node::{Node, spans};
 
 /// A request being served.
 pub(crate) struct Request {
@@ -99,8 +99,10 @@ impl Node {
 
     fn serve(&mut self, request: Request) {
         let header = request.header();
+        let _span = spans::request(request.connection, &header).entered();
         let checksum = header.request_checksum();
         if !checksum.is_zero() && checksum != body_seal(request.frame.body()) {
+            self.seals.requests += 1;
             return self.refuse(&request, ErrorCode::InvalidFormat);
         }
         let bound = self

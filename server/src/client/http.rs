@@ -24,6 +24,7 @@ use super::connection::{ConnectionId, Handle};
 use super::session::{Bound, Wait, Waiting};
 use crate::clock;
 use crate::node::Node;
+use crate::node::group_page::{GroupPage, GroupQuery};
 use crate::node::report::NodeReport;
 use crate::passwords::PasswordJob;
 use crate::runtime::Sender;
@@ -124,6 +125,15 @@ pub(crate) enum HttpEvent {
         user_id: Option<u32>,
         /// Where the answer goes.
         answer: Sender<Result<Box<NodeReport>, ErrorCode>>,
+    },
+    /// Which partition groups are there, and who leads them? For those who may read servers.
+    Groups {
+        /// The user.
+        user_id: u32,
+        /// Which of them.
+        query: GroupQuery,
+        /// Where the answer goes.
+        answer: Sender<Result<GroupPage, ErrorCode>>,
     },
 }
 
@@ -245,6 +255,14 @@ impl Node {
             HttpEvent::Report { user_id, answer } => {
                 let allowed = user_id.map_or(Ok(()), |user| self.may_read_servers(user));
                 let _ = answer.try_send(allowed.map(|()| Box::new(self.report())));
+            }
+            HttpEvent::Groups {
+                user_id,
+                query,
+                answer,
+            } => {
+                let allowed = self.may_read_servers(user_id);
+                let _ = answer.try_send(allowed.map(|()| self.group_page(&query)));
             }
         }
     }

@@ -11,6 +11,7 @@ use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply, ReadBuffer}
 
 use super::disk_error;
 use super::handles::Handles;
+use super::sync_meter::{SyncMeter, Synced};
 
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 1024;
@@ -19,23 +20,31 @@ const SLICES_MAX: usize = 1024;
 pub(super) struct Worker {
     root: PathBuf,
     handles: Handles,
+    meter: Arc<SyncMeter>,
 }
 
 impl Worker {
-    pub(super) fn new(root: PathBuf, generation: Arc<AtomicU64>, handles_max: usize) -> Self {
+    pub(super) fn new(
+        root: PathBuf,
+        generation: Arc<AtomicU64>,
+        handles_max: usize,
+        meter: Arc<SyncMeter>,
+    ) -> Self {
         Self {
             root,
             handles: Handles::new(generation, handles_max),
+            meter,
         }
     }
 
-    pub(super) fn execute(&mut self, op: DiskOp) -> Result<DiskReply, DiskError> {
+    /// `of` is whose files the operation is about.
+    pub(super) fn execute(&mut self, op: DiskOp, of: Synced) -> Result<DiskReply, DiskError> {
         let (verb, path) = (op.verb(), op.path().clone());
-        self.run(op)
+        self.run(op, of)
             .map_err(|error| disk_error(verb, &path, &error))
     }
 
-    fn run(&mut self, op: DiskOp) -> io::Result<DiskReply> {
+    fn run(&mut self, op: DiskOp, of: Synced) -> io::Result<DiskReply> {
         match op {
             DiskOp::Write {
                 path,
@@ -46,14 +55,17 @@ impl Worker {
                 let file = self.handles.get(&self.root, &path, true)?;
                 write_at(file, offset, &data)?;
                 if sync {
-                    file.sync_data()?;
+                    self.meter.time(of, || file.sync_data())?;
                 }
             }
-            DiskOp::Sync { path } => self.handles.get(&self.root, &path, false)?.sync_data()?,
+            DiskOp::Sync { path } => {
+                let file = self.handles.get(&self.root, &path, false)?;
+                self.meter.time(of, || file.sync_data())?;
+            }
             DiskOp::Truncate { path, len } => {
                 let file = self.handles.get(&self.root, &path, false)?;
                 file.set_len(len)?;
-                file.sync_all()?;
+                self.meter.time(of, || file.sync_all())?;
             }
             DiskOp::Read { path, offset, len } => {
                 let file = self.handles.get(&self.root, &path, false)?;
@@ -68,7 +80,7 @@ impl Worker {
                 buffer.truncate(read);
                 return Ok(DiskReply::Data(buffer.freeze()));
             }
-            DiskOp::Replace { path, data } => self.replace(&path, &data)?,
+            DiskOp::Replace { path, data } => self.replace(&path, &data, of)?,
             DiskOp::Rename { from, to } => {
                 fs::rename(self.real(&from), self.real(&to))?;
                 self.handles.names_changed();
@@ -81,8 +93,8 @@ impl Worker {
                 absent_is_fine(fs::remove_dir_all(self.real(&path)))?;
                 self.handles.names_changed();
             }
-            DiskOp::CreateDirs { path } => self.create_dirs(&path)?,
-            DiskOp::SyncDir { path } => sync_dir(&self.real(&path))?,
+            DiskOp::CreateDirs { path } => self.create_dirs(&path, of)?,
+            DiskOp::SyncDir { path } => self.sync_dir(&self.real(&path), of)?,
         }
         Ok(DiskReply::Done)
     }
@@ -91,7 +103,7 @@ impl Worker {
         self.root.join(path.as_str())
     }
 
-    fn replace(&mut self, path: &DiskPath, data: &[Chunk]) -> io::Result<()> {
+    fn replace(&mut self, path: &DiskPath, data: &[Chunk], of: Synced) -> io::Result<()> {
         let target = self.real(path);
         let temporary = self.root.join(format!("{path}.tmp"));
         let file = OpenOptions::new()
@@ -100,15 +112,15 @@ impl Worker {
             .truncate(true)
             .open(&temporary)?;
         write_at(&file, 0, data)?;
-        file.sync_all()?;
+        self.meter.time(of, || file.sync_all())?;
         drop(file);
         fs::rename(&temporary, &target)?;
         self.handles.names_changed();
-        sync_dir(parent_of(&target)?)
+        self.sync_dir(parent_of(&target)?, of)
     }
 
     /// Creates what is missing from the top down; each new name is made durable in its parent.
-    fn create_dirs(&self, path: &DiskPath) -> io::Result<()> {
+    fn create_dirs(&self, path: &DiskPath, of: Synced) -> io::Result<()> {
         let mut missing = Vec::new();
         let mut current = Some(path.clone());
         while let Some(directory) = current {
@@ -122,20 +134,21 @@ impl Worker {
             let real = self.real(&directory);
             match fs::create_dir(&real) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => sync_dir(parent_of(&real)?)?,
+                _ => self.sync_dir(parent_of(&real)?, of)?,
             }
         }
         Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path, of: Synced) -> io::Result<()> {
+        let directory = File::open(path)?;
+        self.meter.time(of, || directory.sync_all())
     }
 }
 
 fn parent_of(path: &Path) -> io::Result<&Path> {
     path.parent()
         .ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

@@ -18,6 +18,7 @@ use super::call::{Call, Caller};
 use crate::client::connection::{ClientEvent, Handle};
 use crate::client::http::{Credential, HttpEvent, Identified, OwnedIdentifier};
 use crate::client::reply::ClientFrame;
+use crate::node::group_page::{GroupPage, GroupQuery};
 use crate::node::report::NodeReport;
 use crate::runtime::{self, Sender, bounded};
 
@@ -217,7 +218,27 @@ impl Web {
         }
     }
 
-    /// The same for a scrape, which needs a token and no permission.
+    /// A page of the partition groups.
+    ///
+    /// # Errors
+    /// 403, or that there is no answer.
+    pub(crate) async fn group_page(
+        &self,
+        caller: &Caller,
+        query: GroupQuery,
+    ) -> Result<GroupPage, Answer> {
+        let event = |answer| HttpEvent::Groups {
+            user_id: caller.user_id,
+            query,
+            answer,
+        };
+        match self.question(READ_LIMIT, event).await {
+            Some(answer) => answer.map_err(Answer::error),
+            None => Err(Answer::no_answer()),
+        }
+    }
+
+    /// What the node looks like, for a scrape, which needs a token and no permission.
     ///
     /// # Errors
     /// That there is no answer.

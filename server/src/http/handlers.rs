@@ -45,6 +45,7 @@ impl Web {
     ) -> Served {
         match endpoint {
             E::Status => self.status(caller).await,
+            E::StatusGroups => self.status_groups(call, caller).await,
             E::Metrics => self.metrics().await,
             E::Stats => self.stats(call, caller).await,
             E::ClusterMetadata => self.cluster_metadata(call, caller).await,

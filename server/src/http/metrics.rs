@@ -6,7 +6,9 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::node::report::{GroupReport, NodeReport};
+use crate::file_disk::sync_meter::BOUNDS_MICROS;
+use crate::node::report::{GroupReport, LinkReport, NodeReport};
+use crate::peer::counters::FlowReport;
 
 /// The shard in labels; this server has one.
 const SHARD: &str = "shard=\"0\"";
@@ -50,6 +52,11 @@ fn label(name: &str, value: &str) -> String {
     text
 }
 
+/// Seconds of a number of microseconds, without an error of rounding.
+fn seconds(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
 /// The whole page. `requests` is what the HTTP listener has counted.
 pub(crate) fn text(report: &NodeReport, requests: u64) -> String {
     let mut page = Page::default();
@@ -75,6 +82,8 @@ pub(crate) fn text(report: &NodeReport, requests: u64) -> String {
     node(&mut page, report);
     groups(&mut page, report);
     links(&mut page, report);
+    refusals(&mut page, report);
+    syncs(&mut page, report);
     page.0.push_str("# EOF\n");
     page.0
 }
@@ -85,8 +94,11 @@ fn node(page: &mut Page, report: &NodeReport) {
         "1 when the node serves everything it holds",
         u8::from(report.ready),
     );
-    let seconds = report.run_time as f64 / 1e6;
-    page.gauge("biplane_uptime_seconds", "Time since the start", seconds);
+    page.gauge(
+        "biplane_uptime_seconds",
+        "Time since the start",
+        seconds(report.run_time),
+    );
     page.gauge(
         "biplane_message_bytes",
         "Bytes of messages on this node",
@@ -185,15 +197,47 @@ fn groups(page: &mut Page, report: &NodeReport) {
     }
 }
 
+/// Labels that name the peer of a link.
+fn peer(link: &LinkReport) -> String {
+    let node = label("peer", &link.node.to_string());
+    format!("{node},{}", label("name", &link.name))
+}
+
+/// Counts by peer and reason.
+type ByReason = fn(&LinkReport) -> &[(&'static str, u64)];
+
 fn links(page: &mut Page, report: &NodeReport) {
     page.family("biplane_link_up", "gauge", "1 when the peer is connected");
     for link in &report.links {
-        let labels = [
-            label("peer", &link.node.to_string()),
-            label("name", &link.name),
-        ];
-        page.sample("biplane_link_up", &labels.join(","), u8::from(link.up));
+        page.sample("biplane_link_up", &peer(link), u8::from(link.up));
     }
+    let name = "biplane_link_queued_frames";
+    page.family(name, "gauge", "Frames that wait to be written to the peer");
+    for link in &report.links {
+        page.sample(name, &peer(link), link.queued);
+    }
+    let families: [(&str, &str, ByReason); 2] = [
+        (
+            "biplane_link_frames_dropped",
+            "Frames for the peer that were dropped, by reason",
+            |link| &link.dropped,
+        ),
+        (
+            "biplane_link_frames_refused",
+            "Frames of the peer that were not passed on, by reason",
+            |link| &link.refused,
+        ),
+    ];
+    for (name, help, counts) in families {
+        page.family(name, "counter", help);
+        for link in &report.links {
+            for (reason, count) in counts(link) {
+                let labels = format!("{},{}", peer(link), label("reason", reason));
+                page.sample(&format!("{name}_total"), &labels, count);
+            }
+        }
+    }
+    flows(page, report);
     page.family(
         "biplane_mesh_events",
         "counter",
@@ -202,6 +246,85 @@ fn links(page: &mut Page, report: &NodeReport) {
     for (name, count) in &report.counters {
         let labels = label("kind", name);
         page.sample("biplane_mesh_events_total", &labels, count);
+    }
+}
+
+fn flows(page: &mut Page, report: &NodeReport) {
+    type Field = fn(&FlowReport) -> u64;
+    let families: [(&str, &str, Field); 2] = [
+        (
+            "biplane_link_frames",
+            "Frames exchanged with the peer, by what they are for",
+            |flow| flow.frames,
+        ),
+        (
+            "biplane_link_bytes",
+            "Bytes exchanged with the peer, by what they are for",
+            |flow| flow.bytes,
+        ),
+    ];
+    for (name, help, field) in families {
+        page.family(name, "counter", help);
+        for link in &report.links {
+            for (direction, flows) in [("sent", &link.sent), ("received", &link.received)] {
+                for flow in flows {
+                    let (direction, traffic) = (
+                        label("direction", direction),
+                        label("traffic", flow.traffic),
+                    );
+                    let labels = format!("{},{direction},{traffic}", peer(link));
+                    page.sample(&format!("{name}_total"), &labels, field(flow));
+                }
+            }
+        }
+    }
+}
+
+fn refusals(page: &mut Page, report: &NodeReport) {
+    page.family(
+        "biplane_seal_failures",
+        "counter",
+        "Checksums that did not hold, by what they protect",
+    );
+    for (kind, count) in &report.seal_failures {
+        page.sample("biplane_seal_failures_total", &label("kind", kind), count);
+    }
+    page.family(
+        "biplane_client_frames_refused",
+        "counter",
+        "Frames of clients that are no requests, by reason",
+    );
+    for (reason, count) in &report.refused {
+        let labels = label("reason", reason);
+        page.sample("biplane_client_frames_refused_total", &labels, count);
+    }
+    page.family(
+        "biplane_partitions_fenced",
+        "counter",
+        "Partitions whose files could not be used",
+    );
+    page.sample("biplane_partitions_fenced_total", "", report.fenced);
+}
+
+fn syncs(page: &mut Page, report: &NodeReport) {
+    let name = "biplane_disk_sync_seconds";
+    page.family(
+        name,
+        "histogram",
+        "How long the disk took to make something durable, by what it was",
+    );
+    for times in &report.syncs {
+        let of = label("of", times.of);
+        let mut until = 0;
+        for (bucket, count) in times.counts.iter().enumerate() {
+            until += count;
+            let bound = BOUNDS_MICROS.get(bucket).copied();
+            let bound = bound.map_or("+Inf".to_owned(), seconds);
+            let labels = format!("{of},{}", label("le", &bound));
+            page.sample(&format!("{name}_bucket"), &labels, until);
+        }
+        page.sample(&format!("{name}_sum"), &of, seconds(times.micros));
+        page.sample(&format!("{name}_count"), &of, until);
     }
 }
 

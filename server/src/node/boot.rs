@@ -37,6 +37,7 @@ use crate::observe::LogFiles;
 use crate::passwords::Passwords;
 use crate::peer::{self, INBOUND_CAPACITY, Mesh, MeshConfig, PeerEvent};
 use crate::recycler::FramePool;
+use crate::refusals::RefusalCounts;
 use crate::runtime;
 use crate::supervised::Report;
 use crate::tls::{ClientTls, ReplicaTls, TCP_KEYS, TlsError, WEBSOCKET_KEYS};
@@ -200,7 +201,7 @@ impl Node {
             close_grace: settings.config.message_bus.close_grace.0,
             closing: AtomicBool::new(false),
             frames: Arc::clone(&frames),
-            refused: AtomicU64::new(0),
+            refused: RefusalCounts::default(),
             accepted: AtomicU64::new(0),
         });
         let disk = FileDisk::start(&folder, DISK_THREADS, &disk_post)?;
@@ -241,6 +242,8 @@ impl Node {
             partitions_ready: false,
             held_looked_at: 0,
             halted: None,
+            seals: Default::default(),
+            fenced: 0,
             supervised: settings.supervised,
             reported: None,
             catch_ups: Default::default(),

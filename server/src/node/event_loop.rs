@@ -7,9 +7,9 @@ use biplane_metadata_plane::io as metadata;
 use biplane_partition_plane as partition;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, FusedFuture as _};
-use tracing::{error, info};
+use tracing::{Instrument as _, error, info};
 
-use super::{Node, NodeEnd};
+use super::{Node, NodeEnd, spans};
 use crate::client::session::Wait;
 use crate::clock;
 use crate::notify;
@@ -29,7 +29,13 @@ const DRAIN_TICKS_MAX: u64 = 200;
 
 impl Node {
     /// Runs until the node is asked to stop, or cannot go on.
-    pub async fn run(mut self) -> NodeEnd {
+    pub async fn run(self) -> NodeEnd {
+        let span = spans::node(self.identity.replica);
+        self.turns().instrument(span).await
+    }
+
+    /// The loop.
+    async fn turns(mut self) -> NodeEnd {
         self.flush();
         self.report_role();
         loop {
@@ -40,10 +46,10 @@ impl Node {
             self.serve_ready();
             self.commit_gathered();
             self.report_role();
-            if let Some((reason, status)) = self.halted.take() {
-                error!(%reason, "the node stops");
+            if let Some(end) = self.halted.take() {
+                error!(reason = %end, "the node stops");
                 self.close().await;
-                return NodeEnd::Halted { reason, status };
+                return end;
             }
             if self.inbox.stop.try_recv().is_ok() {
                 self.stop().await;
@@ -117,14 +123,18 @@ impl Node {
         match event {
             PeerEvent::Up { replica } => self.on_link(replica, true),
             PeerEvent::Down { replica } => self.on_link(replica, false),
-            PeerEvent::Frame { from, frame } => match frame.route() {
-                Some(group) if group.is_metadata() => {
-                    self.step_metadata(metadata::Input::Frame(frame));
+            PeerEvent::Frame { from, frame } => {
+                let _span = spans::frame(from, &frame).entered();
+                match frame.route() {
+                    Some(group) if group.is_metadata() => {
+                        self.step_metadata(metadata::Input::Frame(frame));
+                    }
+                    Some(_) => self.step_partitions(partition::Input::Frame { from, frame }),
+                    // An operation no plane has, or a group that is no partition.
+                    None => {}
                 }
-                Some(_) => self.step_partitions(partition::Input::Frame { from, frame }),
-                // An operation no plane has, or a group that is no partition.
-                None => {}
-            },
+                return self.flush();
+            }
         }
         self.flush();
     }
@@ -246,7 +256,7 @@ impl Node {
         if let Some(http) = self.http.take() {
             http.shut_down();
         }
-        let refused = self.listener.refused.load(Ordering::Relaxed);
+        let refused = self.listener.refused.total();
         info!(refused, "client frames that were no requests");
         if let Some(mesh) = self.mesh.take() {
             mesh.shut_down().await;

@@ -11,7 +11,8 @@ use biplane_vsr::Status;
 use biplane_wire::{Command, Message, ReplicaId};
 use tracing::{info, warn};
 
-use super::{Node, Reported};
+use super::{Node, NodeEnd, Reported};
+use crate::advice;
 use crate::client::reply::{self, ClientFrame};
 use crate::client::session::{Wait, Waiting};
 use crate::supervised::Report;
@@ -120,7 +121,12 @@ impl Node {
             Output::Role(change) => info!(?change, "metadata role"),
             Output::Halt(reason) => {
                 let status = exit_status(&reason);
-                self.halt(format!("metadata plane: {reason:?}"), status);
+                let (reason, advice) = advice::metadata_halt(&reason);
+                self.halt(NodeEnd::Halted {
+                    reason,
+                    advice,
+                    status,
+                });
             }
         }
     }
@@ -129,7 +135,12 @@ impl Node {
         use partition::Output;
         match output {
             Output::Send { to, message } => self.send(to, message),
-            Output::Reply { token, message, .. } => {
+            Output::Reply {
+                token,
+                status,
+                message,
+            } => {
+                self.seals.note_status(status);
                 if let Some(waiting) = self.clients.take(token) {
                     self.finish(&waiting, ClientFrame::Message(message));
                 }
@@ -153,9 +164,16 @@ impl Node {
                 tracing::debug!(group = %change.group, view = change.view.0,
                     primary = %change.primary, leads = change.is_primary, "partition role");
             }
-            Output::Fenced { group, reason } => warn!(%group, %reason, "partition fenced"),
+            Output::Fenced { group, reason } => {
+                self.fenced += 1;
+                warn!(%group, %reason, "partition fenced");
+            }
             Output::Halt { group, reason } => {
-                self.halt(format!("partition {group}: {reason}"), EXIT_FAILURE);
+                self.halt(NodeEnd::Halted {
+                    reason: format!("partition {group}: {reason}"),
+                    advice: advice::PARTITION_HALT,
+                    status: EXIT_FAILURE,
+                });
             }
         }
     }
@@ -167,8 +185,8 @@ impl Node {
     }
 
     /// Remembers the first reason; the loop ends at its next turn.
-    fn halt(&mut self, reason: String, status: u8) {
-        self.halted.get_or_insert((reason, status));
+    fn halt(&mut self, end: NodeEnd) {
+        self.halted.get_or_insert(end);
     }
 
     fn drop_waiting(&mut self, waiting: &Waiting) {

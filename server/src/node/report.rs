@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use biplane_vsr::{Status, TransferStage};
+use biplane_vsr::{Ignored, Status, TransferStage};
 use biplane_wire::{GroupId, Op};
 use serde::Serialize;
 
@@ -15,6 +15,9 @@ use super::Node;
 use super::catch_up::{CatchUp, Work};
 use crate::client::system::Totals;
 use crate::clock;
+use crate::file_disk::FileDisk;
+use crate::file_disk::sync_meter::SyncTimes;
+use crate::peer::counters::{FlowReport, LinkCounters};
 
 /// Partition groups that are named in a report.
 pub(crate) const GROUPS_NAMED_MAX: usize = 200;
@@ -44,6 +47,14 @@ pub(crate) struct NodeReport {
     pub(crate) links: Vec<LinkReport>,
     /// What the links counted, by name.
     pub(crate) counters: Vec<(&'static str, u64)>,
+    /// Checksums that did not hold, by what they protect.
+    pub(crate) seal_failures: Vec<(&'static str, u64)>,
+    /// Client frames that were not taken, by the rule they broke.
+    pub(crate) refused: Vec<(&'static str, u64)>,
+    /// Partitions whose files could not be used.
+    pub(crate) fenced: u64,
+    /// How long syncs of the disk took, by what was synced.
+    pub(crate) syncs: Vec<SyncTimes>,
     /// What the cluster holds, as this node knows it.
     pub(crate) totals: TotalsReport,
 }
@@ -53,6 +64,8 @@ pub(crate) struct NodeReport {
 pub(crate) struct GroupReport {
     /// `metadata`, or `stream/topic/partition` by number.
     pub(crate) group: String,
+    /// The same by name, where the names are known.
+    pub(crate) name: String,
     /// `normal`, `view_change` or `recovering`.
     pub(crate) status: &'static str,
     /// View.
@@ -109,6 +122,16 @@ pub(crate) struct LinkReport {
     pub(crate) name: String,
     /// A connection is up.
     pub(crate) up: bool,
+    /// Frames that wait to be written to it.
+    pub(crate) queued: u64,
+    /// Frames for it that were dropped, by reason.
+    pub(crate) dropped: Vec<(&'static str, u64)>,
+    /// Frames of it that were not passed on, by reason.
+    pub(crate) refused: Vec<(&'static str, u64)>,
+    /// Written to it, by what it was for.
+    pub(crate) sent: Vec<FlowReport>,
+    /// Received from it, by what it was for.
+    pub(crate) received: Vec<FlowReport>,
 }
 
 /// What there is.
@@ -146,10 +169,15 @@ fn lag(commit_min: Op, commit_max: Op) -> u64 {
     commit_max.0.saturating_sub(commit_min.0)
 }
 
-fn group_report(name: String, replica: &biplane_vsr::Replica, catch_up: CatchUp) -> GroupReport {
+pub(super) fn group_report(
+    name: String,
+    replica: &biplane_vsr::Replica,
+    catch_up: CatchUp,
+) -> GroupReport {
     let status = replica.status();
     GroupReport {
-        group: name,
+        group: group_number(catch_up.group),
+        name,
         status: status_name(status.status),
         view: status.view.0,
         primary: status.primary.0,
@@ -163,7 +191,7 @@ fn group_report(name: String, replica: &biplane_vsr::Replica, catch_up: CatchUp)
     }
 }
 
-fn group_name(group: GroupId) -> String {
+fn group_number(group: GroupId) -> String {
     match group.unpack() {
         Some(key) => format!("{}/{}/{}", key.stream, key.topic, key.partition),
         None => group.to_string(),
@@ -192,6 +220,7 @@ impl Node {
     /// The picture of this moment.
     pub(crate) fn report(&self) -> NodeReport {
         let mut totals = GroupTotals::default();
+        let mut corrupt = 0;
         let mut troubled: Vec<(Reverse<(bool, u64)>, GroupId)> = Vec::new();
         for group in self.partitions.groups() {
             let Some(replica) = self.partitions.replica(group) else {
@@ -199,6 +228,7 @@ impl Node {
             };
             let status = replica.status();
             totals.add(&status);
+            corrupt += replica.ignored().get(Ignored::Corrupt);
             let behind = lag(status.commit_min, status.commit_max);
             let abnormal =
                 status.status != Status::Normal || status.transfer_stage != TransferStage::Idle;
@@ -213,16 +243,7 @@ impl Node {
             .filter_map(|(_, group)| {
                 let replica = self.partitions.replica(*group)?;
                 let catch_up = self.partition_catch_up(*group);
-                Some(group_report(group_name(*group), replica, catch_up))
-            })
-            .collect();
-        let links = self.identity.roster.iter();
-        let links = links
-            .filter(|member| member.replica != self.identity.replica)
-            .map(|member| LinkReport {
-                node: member.replica.0,
-                name: member.name.clone(),
-                up: self.links.contains(&member.replica),
+                Some(group_report(self.group_name(*group), replica, catch_up))
             })
             .collect();
         let now = clock::wall_micros();
@@ -240,10 +261,48 @@ impl Node {
             ),
             partitions: totals,
             groups,
-            links,
+            links: self.links_report(),
             counters: self.mesh_counters(),
+            seal_failures: self.seal_failures(corrupt),
+            refused: self.listener.refused.counts(),
+            fenced: self.fenced,
+            syncs: self.disk.as_ref().map_or(Vec::new(), FileDisk::sync_times),
             totals: self.totals_report(),
         }
+    }
+
+    /// Names of stream and topic in place of their numbers; a partition that metadata has not told
+    /// of yet has none.
+    fn group_name(&self, group: GroupId) -> String {
+        let streams = self.metadata.state().streams();
+        let named = group.unpack().and_then(|key| {
+            let stream = streams.by_id().get(&key.stream)?;
+            let topic = stream.topics().get(&key.topic)?;
+            Some(format!("{}/{}/{}", stream.name, topic.name, key.partition))
+        });
+        named.unwrap_or_else(|| group_number(group))
+    }
+
+    fn links_report(&self) -> Vec<LinkReport> {
+        let peers = self.identity.roster.iter();
+        let peers = peers.filter(|member| member.replica != self.identity.replica);
+        peers
+            .map(|member| {
+                let peer = member.replica;
+                let mesh = self.mesh.as_ref();
+                let counters = mesh.and_then(|mesh| mesh.link_counters(peer));
+                LinkReport {
+                    node: peer.0,
+                    name: member.name.clone(),
+                    up: self.links.contains(&peer),
+                    queued: mesh.map_or(0, |mesh| mesh.queued(peer) as u64),
+                    dropped: counters.map_or(Vec::new(), LinkCounters::dropped),
+                    refused: counters.map_or(Vec::new(), LinkCounters::refused),
+                    sent: counters.map_or(Vec::new(), |counters| counters.sent.report()),
+                    received: counters.map_or(Vec::new(), |counters| counters.received.report()),
+                }
+            })
+            .collect()
     }
 
     fn mesh_counters(&self) -> Vec<(&'static str, u64)> {

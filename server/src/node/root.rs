@@ -61,6 +61,23 @@ pub enum RootError {
     Hash,
 }
 
+impl RootError {
+    /// What an operator does about it; of a file that cannot be used, why that is.
+    pub(crate) fn advice(&self) -> Result<&'static str, &io::Error> {
+        match self {
+            Self::Half | Self::Length { .. } | Self::Missing => Ok(
+                "set both in the environment, equal on all nodes; they are needed at the first \
+                 start only",
+            ),
+            Self::File { source, .. } => Err(source),
+            Self::Damaged { .. } => {
+                Ok("copy the file from another node of the cluster: all have the same root user")
+            }
+            Self::Hash => Ok("wait until the system has randomness, and start again"),
+        }
+    }
+}
+
 /// The credentials that the environment and the command line give.
 fn given(variables: &Variables, with_default: bool) -> Result<Option<(String, String)>, RootError> {
     let variable = |name| variables.get(name).map(str::to_owned);
@@ -133,6 +150,12 @@ fn read(path: &Path) -> Result<Option<RootUser>, RootError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // No text at all.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(RootError::Damaged {
+                path: path.to_owned(),
+            });
+        }
         Err(source) => {
             return Err(RootError::File {
                 path: path.to_owned(),

@@ -131,7 +131,8 @@ async fn dial_once(peer: ReplicaId, address: SocketAddr, shared: &Arc<Shared>) -
         }
         Err(error) => {
             count(&shared.counters.handshakes_failed);
-            warn!(%peer, %address, label = error.label(), %error, "replica handshake failed");
+            let (label, advice) = (error.label(), error.advice());
+            warn!(%peer, %address, label, %error, advice, "replica handshake failed");
             Some(if error.is_refusal() {
                 Attempt::Refused
             } else {

@@ -89,6 +89,29 @@ impl GreetingError {
         }
     }
 
+    /// What an operator does about it, where it is not a stranger's fault or the network's.
+    pub(super) fn advice(&self) -> Option<&'static str> {
+        let Self::Rejected(reason) = self else {
+            return None;
+        };
+        match reason.label() {
+            "cluster_mismatch" => Some("cluster.name must be equal on both nodes"),
+            "auth_required" | "mac_mismatch" => Some(
+                "cluster.auth must be on with one shared_secret on both nodes; while it is being \
+                 changed, the old one is previous_shared_secret",
+            ),
+            "directional_rule" => Some(
+                "[[cluster.nodes]] must be the same on all nodes, and no two of them may be \
+                 started with one --replica-id",
+            ),
+            "peer_mismatch" => Some(
+                "another node listens at this address: compare [[cluster.nodes]] with the \
+                 --replica-id of each host",
+            ),
+            _ => None,
+        }
+    }
+
     /// True when the peer was there and the two do not fit; false when the network or a peer that
     /// is busy may be to blame.
     pub(super) fn is_refusal(&self) -> bool {
@@ -237,4 +260,38 @@ async fn read_frame(
         rest -= count;
     }
     Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_do_not_fit_are_told_which_keys_to_compare() {
+        let peer = ReplicaId(1);
+        let advice = |reason| GreetingError::Rejected(reason).advice();
+        for (reason, key) in [
+            (RejectReason::ClusterMismatch, "cluster.name"),
+            (RejectReason::AuthRequired, "shared_secret"),
+            (RejectReason::MacMismatch, "shared_secret"),
+            (
+                RejectReason::DirectionalRule { announced: peer },
+                "[[cluster.nodes]]",
+            ),
+            (
+                RejectReason::PeerMismatch {
+                    expected: peer,
+                    found: ReplicaId(2),
+                },
+                "--replica-id",
+            ),
+            // What the other side has found out is told in the same words.
+            (RejectReason::Refused { status: 2 }, "cluster.name"),
+        ] {
+            let advice = advice(reason).expect(key);
+            assert!(advice.contains(key), "{advice}");
+        }
+        assert_eq!(advice(RejectReason::FrameSizeIllegal { size: 1 }), None);
+        assert_eq!(GreetingError::TimedOut.advice(), None);
+    }
 }

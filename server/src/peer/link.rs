@@ -67,7 +67,13 @@ pub(super) async fn run(
         info!(%peer, replaced, key, withheld, "replica connected");
     }
     shared.events.send(PeerEvent::Up { replica: peer }).await;
-    let writer = runtime::spawn(write(writer, queue, socket.clone(), Arc::clone(&shared)));
+    let writer = runtime::spawn(write(
+        peer,
+        writer,
+        queue,
+        socket.clone(),
+        Arc::clone(&shared),
+    ));
     let end = match read(peer, &mut reader, deframer, &link, &shared).await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -128,11 +134,12 @@ fn framing(reader: &Reader, reason: CloseReason) -> LinkEnd {
 
 async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(), LinkEnd> {
     let header = message.generic();
-    let identity = &shared.config.identity;
+    let (identity, link) = (&shared.config.identity, shared.link(peer));
     if header.frame.cluster() != identity.cluster
         || header.frame.replica().0 >= identity.replica_count
     {
         count(&shared.counters.foreign_frames);
+        link.inspect(|link| count(&link.foreign));
         debug!(%peer, "a frame of another cluster or of no member is dropped");
         return Ok(());
     }
@@ -141,6 +148,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         // act for any client (chapter 01 section 6.3).
         Ok(ReplicaFrame::RoutedRequest(_)) => {
             count(&shared.counters.refused_frames);
+            link.inspect(|link| count(&link.routed_requests));
             if let Some(withheld) = shared.link_log_budget.line() {
                 warn!(%peer, withheld, "a client request from a replica is dropped");
             }
@@ -148,6 +156,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         }
         Ok(frame) => {
             count(&shared.counters.frames_in);
+            link.inspect(|link| link.received.note(frame.message()));
             let event = PeerEvent::Frame { from: peer, frame };
             if shared.events.send(event).await {
                 Ok(())
@@ -157,6 +166,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         }
         Err(refusal) => {
             count(&shared.counters.refused_frames);
+            link.inspect(|link| link.refused.note(&refusal));
             if let Some(withheld) = shared.link_log_budget.line() {
                 let label = refusal.label();
                 warn!(%peer, label, %refusal, withheld, "a frame is dropped");
@@ -169,12 +179,13 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
 /// Writes until the queue is closed and empty, or the socket fails. The peer learns of an error by
 /// the closed socket, and the reader of this link by the same.
 async fn write(
+    peer: ReplicaId,
     mut writer: Writer,
     queue: Receiver<Message>,
     socket: TcpStream,
     shared: Arc<Shared>,
 ) {
-    let counters = &shared.counters;
+    let (counters, link) = (&shared.counters, shared.link(peer));
     let mut batch: Vec<Message> = Vec::with_capacity(shared.config.batch_max);
     while let Ok(first) = queue.recv().await {
         batch.push(first);
@@ -189,7 +200,13 @@ async fn write(
             debug!(%error, "writing to a replica failed");
             let lost = frames + queue.len() as u64;
             counters.lost_with_link.fetch_add(lost, Ordering::Relaxed);
+            if let Some(link) = link {
+                link.lost_with_link.fetch_add(lost, Ordering::Relaxed);
+            }
             break;
+        }
+        if let Some(link) = link {
+            batch.iter().for_each(|message| link.sent.note(message));
         }
         counters.frames_out.fetch_add(frames, Ordering::Relaxed);
         count(&counters.batches_out);

@@ -104,8 +104,8 @@ async fn greet(stream: TcpStream, address: SocketAddr, slot: Slot, shared: Arc<S
         Some(Err(error)) => {
             count(&shared.counters.handshakes_failed);
             if let Some(withheld) = shared.log_budget.line() {
-                let label = error.label();
-                warn!(%address, label, %error, withheld, "replica handshake failed");
+                let (label, advice) = (error.label(), error.advice());
+                warn!(%address, label, %error, advice, withheld, "replica handshake failed");
             }
         }
         None => {}

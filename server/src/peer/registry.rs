@@ -201,6 +201,14 @@ impl Registry {
             .is_some_and(|slot| slot.link.is_some())
     }
 
+    /// Frames that wait for the writer of the link to `peer`.
+    pub(super) fn queued(&self, peer: ReplicaId) -> usize {
+        let inner = self.inner.lock();
+        let link = inner.slots.get(usize::from(peer.0));
+        let link = link.and_then(|slot| slot.link.as_ref());
+        link.map_or(0, |link| link.queue.len())
+    }
+
     /// Queues a frame without waiting.
     pub(super) fn send(&self, to: ReplicaId, message: Message) -> Sent {
         let inner = self.inner.lock();

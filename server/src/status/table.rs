@@ -90,19 +90,44 @@ fn line(out: &mut String, node: &NodeStatus) {
     );
 }
 
-/// Links that are down, as the node at their end sees them.
+/// Links that are down or lost frames, as the node at their end sees them.
 fn links(out: &mut String, status: &ClusterStatus) {
+    let mut head = true;
     for node in &status.nodes {
         let Some(report) = &node.report else {
             continue;
         };
         for link in report["links"].as_array().into_iter().flatten() {
-            if link["up"] != Value::Bool(true) {
-                let name = link["name"].as_str().unwrap_or("?");
-                let _ = writeln!(out, "\nlink {} to {name}: down", node.name);
+            let lost = losses(link);
+            let is_up = link["up"] == Value::Bool(true);
+            if is_up && lost.is_empty() {
+                continue;
             }
+            if head {
+                out.push('\n');
+                head = false;
+            }
+            let name = link["name"].as_str().unwrap_or("?");
+            let state = if is_up { "up" } else { "down" };
+            let _ = write!(out, "link {} to {name}: {state}", node.name);
+            if !lost.is_empty() {
+                let _ = write!(out, "; frames dropped: {}", lost.join(", "));
+            }
+            out.push('\n');
         }
     }
+}
+
+/// Frames for a peer that were dropped, by reason, where there are any.
+fn losses(link: &Value) -> Vec<String> {
+    let counts = link["dropped"].as_array().into_iter().flatten();
+    let counts = counts.filter(|count| number(&count[1]) > 0);
+    counts
+        .map(|count| {
+            let reason = count[0].as_str().unwrap_or("?").replace('_', " ");
+            format!("{} {reason}", number(&count[1]))
+        })
+        .collect()
 }
 
 fn groups_of(node: &NodeStatus) -> Vec<&Value> {
@@ -127,7 +152,7 @@ fn work(out: &mut String, status: &ClusterStatus) {
                 let _ = writeln!(out, "\nrepairs and transfers");
                 head = false;
             }
-            let name = group["group"].as_str().unwrap_or("?");
+            let name = group["name"].as_str().unwrap_or("?");
             let said = match work.is_null() {
                 false => progress(work),
                 true => format!("waits, {lag} operations to come"),
@@ -162,17 +187,22 @@ mod tests {
     fn status() -> ClusterStatus {
         let report = serde_json::json!({
             "ready": false,
-            "metadata": { "group": "metadata", "status": "normal", "view": 3, "leads": true,
+            "metadata": { "name": "metadata", "status": "normal", "view": 3, "leads": true,
                 "commit": 40, "lag": 0, "work": null, "trouble": null },
             "partitions": { "groups": 2, "led": 1, "lagging": 1 },
             "groups": [
-                { "group": "0/0/1", "commit": 80, "lag": 20, "trouble": null, "work": {
+                { "name": "shop/orders/1", "commit": 80, "lag": 20, "trouble": null, "work": {
                     "kind": "repair", "peer": 2, "phase": "operations 1 to 100", "done": 80,
                     "total": 100, "unit": "operations", "per_second": 10, "seconds_left": 2 } },
-                { "group": "0/0/2", "commit": 1, "lag": 7, "work": null,
+                { "name": "shop/orders/2", "commit": 1, "lag": 7, "work": null,
                     "trouble": "replica 2 stopped answering" },
             ],
-            "links": [{ "node": 1, "name": "node-1", "up": false }],
+            "links": [
+                { "node": 1, "name": "node-1", "up": false, "dropped": [["no_link", 0]] },
+                { "node": 2, "name": "node-2", "up": true,
+                    "dropped": [["no_link", 4], ["queue_full", 1]] },
+                { "node": 3, "name": "node-3", "up": true, "dropped": [["no_link", 0]] },
+            ],
             "counters": [["dropped_no_link", 4], ["frames_in", 9], ["dropped_queue_full", 1]],
         });
         ClusterStatus {
@@ -202,7 +232,9 @@ mod tests {
             "metadata primary node-0",
             "catching up",
             "no answer",
-            "link node-0 to node-1: down",
+            "link node-0 to node-1: down\n",
+            "link node-0 to node-2: up; frames dropped: 4 no link, 1 queue full\n",
+            "shop/orders/1 ",
             "1 GB of 2 GB",
             "repair from replica 2, operations 1 to 100: 80 %, 80 of 100 operations, 10 a second, \
              about 2 s left",
@@ -210,6 +242,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
+        assert!(!text.contains("to node-3"), "nothing is wrong with it");
         let row = text.lines().find(|line| line.contains("127.0.0.1:3000"));
         let dropped = row.and_then(|row| row.split_whitespace().nth(11));
         assert_eq!(dropped, Some("5"), "{text}");

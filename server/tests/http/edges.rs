@@ -313,6 +313,58 @@ fn a_follower_hands_on_what_is_not_its_own() {
     );
 }
 
+/// Operators find any group and who leads it, on every node alike.
+#[test]
+fn groups_are_listed_by_page_with_who_leads_them() {
+    let (cluster, root) = with_topic(3, "");
+    let target = "/streams/s/topics";
+    let body = TOPIC.replace("\"t\"", "\"Other\"");
+    let made = cluster.json(0, "POST", target, Some(&root), &body);
+    assert_eq!(made.status, 200, "{}", made.text());
+    let list = |node: usize, query: &str| {
+        let answer = cluster.get(node, &format!("/status/groups{query}"), Some(&root))?;
+        match answer.status {
+            200 => Ok(answer.json()),
+            _ => Err(answer.text()),
+        }
+    };
+    let agreed = wait_until("one primary of each group", Duration::from_secs(15), || {
+        let pages = [list(0, "")?, list(1, "")?, list(2, "")?];
+        let leaders = |page: &serde_json::Value| -> Option<Vec<u64>> {
+            let groups = page["groups"].as_array()?.iter();
+            let leader = |group: &serde_json::Value| match group["status"].as_str()? {
+                "normal" => group["primary"].as_u64(),
+                _ => None,
+            };
+            groups.map(leader).collect()
+        };
+        let found: Vec<_> = pages.iter().map(leaders).collect();
+        let six = found[0].as_ref().is_some_and(|found| found.len() == 6);
+        let all = six && found.iter().all(|other| *other == found[0]);
+        let agreed = all.then(|| found[0].clone()).flatten();
+        agreed.ok_or(format!("{pages:?}"))
+    });
+    let page = list(1, "?from=2&count=3").unwrap();
+    assert_eq!((&page["total"], &page["matched"]), (&6.into(), &6.into()));
+    let groups = page["groups"].as_array().expect("groups");
+    let names = groups.iter().map(|group| {
+        let text = |key: &str| group[key].as_str().expect("a name").to_owned();
+        (text("stream"), text("topic"), group["partition"].as_u64())
+    });
+    let name = |topic: &str, partition| ("s".to_owned(), topic.to_owned(), Some(partition));
+    let expected = [name("t", 2), name("Other", 0), name("Other", 1)];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    assert_eq!(list(2, "?name=other").unwrap()["matched"], 3);
+    assert_eq!(list(2, "?name=s/t/1").unwrap()["matched"], 1);
+    assert_eq!(list(2, "?name=nowhere").unwrap()["matched"], 0);
+    assert_eq!(list(0, "?from=9").unwrap()["groups"], serde_json::json!([]));
+    for primary in 0..3 {
+        let led = agreed.iter().filter(|leader| **leader == primary).count();
+        let page = list(0, &format!("?primary={primary}")).unwrap();
+        assert_eq!(page["matched"], led, "{page}");
+    }
+}
+
 /// A page of a node with many partitions comes at once, and is no larger for them. How many
 /// thousands is `BIPLANE_SCRAPE_TOPICS`.
 #[test]
@@ -354,4 +406,26 @@ fn a_scrape_of_many_partitions_is_quick_and_small() {
     println!("scrapes of {} partitions: {took:?}", 1000 * topics);
     // The machine may be busy with other things for a moment, not five times.
     assert!(took[0] < Duration::from_millis(200), "{took:?}");
+    // So does a page of groups, whatever has to be looked at for it.
+    for query in [
+        "from=900",
+        "name=t0/99",
+        "troubled=true&name=no",
+        "primary=0",
+    ] {
+        let target = format!("/status/groups?{query}&count=1000000");
+        let mut took: Vec<Duration> = (0..5)
+            .map(|_| {
+                let started = Instant::now();
+                let page = cluster.get(0, &target, Some(&root)).expect("a page");
+                assert_eq!(page.json()["total"], 1000 * topics);
+                let size = page.body.len();
+                assert!(size < 128 * 1024, "{size} bytes of {query}");
+                started.elapsed()
+            })
+            .collect();
+        took.sort_unstable();
+        println!("groups by {query}: {took:?}");
+        assert!(took[0] < Duration::from_millis(200), "{query}: {took:?}");
+    }
 }

@@ -14,6 +14,7 @@ const PATHS: &[&str] = &[
     "/health/live",
     "/health/ready",
     "/status",
+    "/status/groups",
     "/metrics",
     "/stats",
     "/cluster/metadata",
@@ -89,6 +90,10 @@ const QUERIES: &[&str] = &[
     "partitions_count=1",
     "partitions_count=0",
     "segments_count=4294967295",
+    "name=%e2%84%aa",
+    "primary=255",
+    "troubled=true",
+    "from=18446744073709551615",
     "&&&==",
 ];
 

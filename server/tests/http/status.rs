@@ -1,13 +1,13 @@
 //! `biplane status` against real nodes, with TLS and without: what it prints and how it exits.
 
-use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::support::web::WebCluster;
+use super::support::web_tls::Certificate;
 use super::support::{PASSWORD, TestFolder, USER, wait_until};
 
 fn status(cluster: &WebCluster, node: usize, password: &str, more: &[&str]) -> Output {
@@ -77,33 +77,22 @@ fn it_exits_with_what_is_worst() {
     });
 }
 
-/// A certificate for loopback and its key, as files.
-fn certificate(folder: &Path, name: &str) -> (String, String) {
-    let made =
-        rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
-    let path = |end: &str| folder.join(format!("{name}.{end}"));
-    fs::write(path("cert"), made.cert.pem()).expect("a file");
-    fs::write(path("key"), made.signing_key.serialize_pem()).expect("a file");
-    let text = |end: &str| path(end).display().to_string();
-    (text("cert"), text("key"))
-}
-
 #[test]
 fn with_tls_only_the_right_certificate_is_believed() {
     let folder = TestFolder::new();
-    let (cert, key) = certificate(folder.path(), "own");
-    let (other, _) = certificate(folder.path(), "other");
-    let section =
-        format!("[http.tls]\nenabled = true\ncert_file = \"{cert}\"\nkey_file = \"{key}\"\n");
-    let cluster = WebCluster::launch(1, &section);
+    let own = Arc::new(Certificate::new(folder.path(), "own"));
+    let other = Certificate::new(folder.path(), "other");
+    let path = |certificate: &Certificate| certificate.cert.display().to_string();
+    let (own_path, other_path) = (path(&own), path(&other));
+    let cluster = WebCluster::launch_tls(1, own);
     wait_until("a node with TLS", Duration::from_secs(30), || {
-        let told = status(&cluster, 0, PASSWORD, &["--cert-file", &cert]);
+        let told = status(&cluster, 0, PASSWORD, &["--cert-file", &own_path]);
         match told.status.code() {
             Some(0) => Ok(()),
             _ => Err(String::from_utf8_lossy(&told.stderr).into_owned()),
         }
     });
-    for more in [&["--cert-file", other.as_str()][..], &[]] {
+    for more in [&["--cert-file", other_path.as_str()][..], &[]] {
         let told = status(&cluster, 0, PASSWORD, more);
         assert_eq!(told.status.code(), Some(1), "{told:?}");
         let text = String::from_utf8_lossy(&told.stderr).into_owned();

@@ -252,6 +252,7 @@ fn a_boot_that_is_refused_says_why_in_one_line_and_ends_with_status_1() {
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(expected), "{expected} not in {said}");
+        assert!(said.contains(". What to do: "), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod raw_client;
 pub(crate) mod sdk;
 pub(crate) mod server;
 pub(crate) mod web;
+pub(crate) mod web_tls;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,12 +7,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::ports::HeldPorts;
 use super::server::{self, TIMERS};
+use super::web_tls::Certificate;
 use super::{PASSWORD, TestFolder, Turn, USER, show_logs, turn, wait_until};
 
 const SERVING_LIMIT: Duration = Duration::from_secs(40);
@@ -68,6 +70,10 @@ pub(crate) struct WebRequest<'a> {
 /// # Errors
 /// What the socket said, or what is wrong with the answer.
 pub(crate) fn send(address: SocketAddr, request: &WebRequest<'_>) -> Result<WebAnswer, String> {
+    raw(address, &bytes(address, request))
+}
+
+fn bytes(address: SocketAddr, request: &WebRequest<'_>) -> Vec<u8> {
     let mut head = format!(
         "{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{}",
         request.method, request.target, request.more
@@ -84,7 +90,7 @@ pub(crate) fn send(address: SocketAddr, request: &WebRequest<'_>) -> Result<WebA
     head.push_str("\r\n");
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(request.body.unwrap_or_default());
-    raw(address, &bytes)
+    bytes
 }
 
 /// Sends these very bytes and reads an answer.
@@ -105,7 +111,8 @@ pub(crate) fn raw(address: SocketAddr, bytes: &[u8]) -> Result<WebAnswer, String
     })
 }
 
-fn parse(bytes: &[u8]) -> Option<WebAnswer> {
+/// Reads an answer; `None` where there is none.
+pub(crate) fn parse(bytes: &[u8]) -> Option<WebAnswer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -132,6 +139,8 @@ pub(crate) struct WebCluster {
     nodes: Vec<WebNode>,
     config: PathBuf,
     clustered: bool,
+    /// What the nodes show, where they speak TLS.
+    tls: Option<Arc<Certificate>>,
     folder: TestFolder,
     _turn: Turn,
 }
@@ -147,6 +156,15 @@ impl WebCluster {
 
     /// Starts `count` nodes and waits for nothing.
     pub(crate) fn launch(count: usize, more: &str) -> Self {
+        Self::launch_with(count, more, None)
+    }
+
+    /// Starts `count` nodes that speak TLS and waits for nothing.
+    pub(crate) fn launch_tls(count: usize, tls: Arc<Certificate>) -> Self {
+        Self::launch_with(count, &tls.section(), Some(tls))
+    }
+
+    fn launch_with(count: usize, more: &str, tls: Option<Arc<Certificate>>) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
         let held = HeldPorts::any(3 * u16::try_from(count).expect("few"));
@@ -163,6 +181,7 @@ impl WebCluster {
             nodes,
             config,
             clustered,
+            tls,
             folder,
             _turn: turn,
         };
@@ -208,7 +227,16 @@ impl WebCluster {
             bearer,
             ..WebRequest::default()
         };
-        send(self.address(node), &request)
+        self.send(node, &request)
+    }
+
+    /// Sends a request on a connection of its own, over TLS where the nodes speak it.
+    pub(crate) fn send(&self, node: usize, request: &WebRequest<'_>) -> Result<WebAnswer, String> {
+        let address = self.address(node);
+        match &self.tls {
+            Some(tls) => tls.raw(address, &bytes(address, request)),
+            None => send(address, request),
+        }
     }
 
     pub(crate) fn json(
@@ -227,7 +255,7 @@ impl WebCluster {
             body: Some(body.as_bytes()),
             ..WebRequest::default()
         };
-        send(self.address(node), &request).expect("an answer")
+        self.send(node, &request).expect("an answer")
     }
 
     /// A token of a user.

@@ -15,6 +15,10 @@ use crate::http::answer::Answer;
 use crate::http::call::{Call, Caller};
 use crate::http::metrics;
 use crate::http::shapes::{ClientJson, ClusterJson, OptionSpecJson, StatsJson};
+use crate::node::group_page::GroupQuery;
+
+/// Groups on a page where the caller does not say how many.
+const GROUPS_PAGE_DEFAULT: usize = 50;
 
 #[derive(Deserialize)]
 struct SnapshotBody {
@@ -89,6 +93,19 @@ impl Web {
     pub(super) async fn status(&self, caller: &Caller) -> Served {
         let report = self.report(caller).await?;
         Ok(Answer::json(&*report))
+    }
+
+    /// A page of the partition groups with who leads them.
+    pub(super) async fn status_groups(&self, call: &Call, caller: &Caller) -> Served {
+        let head = &call.head;
+        let query = GroupQuery {
+            name: head.query_value("name").unwrap_or_default().into_owned(),
+            primary: head.query_parsed("primary")?,
+            troubled: head.query_parsed("troubled")?.unwrap_or(false),
+            from: head.query_parsed("from")?.unwrap_or(0),
+            count: head.query_parsed("count")?.unwrap_or(GROUPS_PAGE_DEFAULT),
+        };
+        Ok(Answer::json(&self.group_page(caller, query).await?))
     }
 
     pub(super) async fn metrics(&self) -> Served {

@@ -54,6 +54,20 @@ fn a_bad_seal_is_dropped_and_the_link_stays() {
         "the first that is passed on is the intact one"
     );
     running.wait_count(|counters| &counters.refused_frames, 5);
+    let link = running.mesh.link_counters(biplane_wire::ReplicaId(0));
+    let link = link.expect("a member of the roster");
+    let refused: Vec<_> = link
+        .refused()
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    assert_eq!(refused, [("seal", 5)], "counted for the peer it came from");
+    let received = link.received.report();
+    let [replication, rest @ ..] = &received[..] else {
+        panic!("{received:?}");
+    };
+    assert_eq!((replication.frames, replication.bytes), (1, 256));
+    assert!(rest.iter().all(|kind| kind.frames == 0), "{rest:?}");
 }
 
 #[test]

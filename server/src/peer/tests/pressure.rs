@@ -45,6 +45,23 @@ fn a_peer_that_does_not_read_blocks_nobody_else() {
         .dropped_queue_full
         .load(Ordering::Relaxed);
     assert_eq!(counted, dropped);
+    let dropped_for = |peer| {
+        let link = running.mesh.link_counters(ReplicaId(peer));
+        link.expect("a member of the roster").dropped()
+    };
+    let [stuck_lost, alive_lost] = [0, 1].map(dropped_for);
+    assert!(
+        stuck_lost.contains(&("queue_full", dropped)),
+        "{stuck_lost:?}"
+    );
+    assert!(
+        alive_lost.iter().all(|(_, count)| *count == 0),
+        "{alive_lost:?}"
+    );
+    assert!(
+        running.mesh.queued(ReplicaId(0)) > 0,
+        "it still does not read"
+    );
 
     let start = Instant::now();
     for view in 0..50 {
@@ -81,6 +98,12 @@ fn a_burst_leaves_in_a_few_writes_and_in_order() {
     let batches = running.mesh.counters().batches_out.load(Ordering::Relaxed);
     println!("{frames} frames in {batches} writes");
     assert_eq!(frames, 4_000);
+    let link = running.mesh.link_counters(ReplicaId(0));
+    let sent = link.expect("a member of the roster").sent.report();
+    assert_eq!(
+        (sent[0].traffic, sent[0].bytes),
+        ("replication", 4_000 * 256)
+    );
     assert!(batches * 4 < frames, "{frames} frames in {batches} writes");
 }
 
