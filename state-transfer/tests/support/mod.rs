@@ -234,6 +234,7 @@ pub(crate) struct Source {
     pub(crate) broken: Option<ReadError>,
     /// The ticket of an offer that is not built yet.
     pub(crate) ticket: Option<Ticket>,
+    pub(crate) is_busy: bool,
 }
 
 impl Source {
@@ -279,6 +280,7 @@ impl Source {
             bytes_read: 0,
             broken: None,
             ticket: None,
+            is_busy: false,
         }
     }
 
@@ -388,7 +390,7 @@ impl Source {
 
     pub(crate) fn tick(&mut self) -> Vec<(ReplicaId, Message)> {
         let mut out = Vec::new();
-        self.provider.tick(&mut out);
+        self.provider.tick(self.is_busy, &mut out);
         self.absorb(out)
     }
 
