@@ -203,10 +203,3 @@ fn server_of_one_that_was_away_may_crash_at_any_step() {
 fn server_of_an_empty_one_may_crash_at_any_step() {
     Scene::new(5, 3, Loss::Wiped, Victim::Server).play();
 }
-
-/// With five, memory-only groups keep what they acknowledged although a primary fails while a
-/// backup is empty.
-#[test]
-fn server_among_five_may_crash_at_any_step() {
-    Scene::new(5, 5, Loss::Wiped, Victim::Server).play();
-}

@@ -243,6 +243,7 @@ impl Group {
 
     fn forget_log(&mut self, context: &mut Context<'_>) {
         context.provider.forget(self.spec.group);
+        self.transfer.tickets.clear();
         self.abandon_polls(context);
         self.flusher.abandon();
         self.state.resident.clear();

@@ -165,6 +165,7 @@ impl Group {
             self.checkpoint_log(through, context);
         }
         self.answer_flushed(on_disk, context);
+        self.offer_flushed(context);
     }
 
     fn on_offset_file(

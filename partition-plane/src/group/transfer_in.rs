@@ -3,7 +3,7 @@
 
 use biplane_state_transfer::{
     ConsumerOffsets, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput, PullView, Puller,
-    Stage, WalkedSegment, artifact_kind, check_partition,
+    Stage, Ticket, WalkedSegment, artifact_kind, check_partition,
 };
 use biplane_vsr as vsr;
 use biplane_wire::{ManifestEntry, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed};
@@ -24,6 +24,8 @@ pub(crate) struct TransferIn {
     pub(super) fetched: Option<Offer>,
     pub(super) installing: Option<Installing>,
     pub(super) served_reads: ServedReads,
+    /// Peers whose offers wait until everything committed is in segments.
+    pub(super) tickets: Vec<Ticket>,
 }
 
 impl TransferIn {

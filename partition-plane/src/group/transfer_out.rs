@@ -7,7 +7,7 @@ use std::sync::Arc;
 use biplane_journal::{DiskError, DiskErrorKind, DiskOp, DiskReply};
 use biplane_state_transfer::{
     self as transfer, ArtifactSource, ArtifactSpec, Checkpoint, ConsumerOffsets, DedupEntry, Flush,
-    Gate, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset,
+    Gate, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset, Ticket,
     artifact_kind,
 };
 use biplane_vsr as vsr;
@@ -33,19 +33,49 @@ impl Group {
         request: &RequestStateTransferHeader,
         context: &mut Context<'_>,
     ) {
-        let gate = Gate::Partition(self.gate());
-        let mut out = Vec::new();
-        let ticket = context.provider.on_request(from, request, &gate, &mut out);
-        if let Some(ticket) = ticket {
-            match self.offer_spec() {
-                Some(spec) => context.provider.offer(ticket, spec, &mut out),
-                None => context.provider.refuse(&ticket, false, &mut out),
-            }
-        } else if self.segments.next_offset() < self.state.committed_next {
-            // An offer needs every committed message in a segment; the peer will ask again.
+        let mut gate = self.gate();
+        let is_pending = gate.flush == Flush::Pending;
+        if is_pending {
+            // An offer needs every committed message in a segment. While clients write that is
+            // so for moments only, so the offer is made in the first of them.
             self.flusher.forced = true;
+            gate.flush = Flush::Clean;
+        }
+        let mut out = Vec::new();
+        let gate = Gate::Partition(gate);
+        let ticket = context.provider.on_request(from, request, &gate, &mut out);
+        self.act_on_provider(out, context);
+        match ticket {
+            Some(ticket) if is_pending => {
+                let tickets = &mut self.transfer.tickets;
+                tickets.retain(|other| other.replica != ticket.replica);
+                tickets.push(ticket);
+            }
+            Some(ticket) => self.make_offer(ticket, context),
+            None => {}
+        }
+    }
+
+    fn make_offer(&mut self, ticket: Ticket, context: &mut Context<'_>) {
+        let mut out = Vec::new();
+        match self.offer_spec() {
+            Some(spec) => context.provider.offer(ticket, spec, &mut out),
+            None => context.provider.refuse(&ticket, false, &mut out),
         }
         self.act_on_provider(out, context);
+    }
+
+    /// Everything committed is in segments: peers that waited for that get their offers. One
+    /// that waited too long was told to come back by the provider.
+    pub(super) fn offer_flushed(&mut self, context: &mut Context<'_>) {
+        let gate = self.gate();
+        let may_offer = gate.caught_up_primary && !gate.repairing && !gate.purge_deferred;
+        if self.transfer.tickets.is_empty() || gate.flush != Flush::Clean || !may_offer {
+            return;
+        }
+        for ticket in std::mem::take(&mut self.transfer.tickets) {
+            self.make_offer(ticket, context);
+        }
     }
 
     /// A peer asks for a piece of an offered artifact.
