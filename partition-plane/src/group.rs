@@ -19,6 +19,7 @@ mod purge;
 mod raise;
 mod repairs;
 mod requests;
+mod spool;
 mod storage;
 mod transfer_in;
 mod transfer_out;

@@ -41,6 +41,7 @@ mod flush;
 mod group;
 mod io;
 mod limits;
+mod load;
 mod log_state;
 pub mod offset_request;
 mod opening;

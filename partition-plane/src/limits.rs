@@ -37,6 +37,8 @@ pub struct Limits {
     pub transfers_pulled_max: usize,
     /// Bytes hashed for one state transfer request before it is put off.
     pub transfer_hash_bytes: u64,
+    /// Bytes of state transfer served in one tick while clients have work for the node.
+    pub transfer_busy_tick_bytes: u64,
     /// Bytes of one state transfer chunk.
     pub transfer_chunk_bytes: u32,
     /// RepairPrepare frames answered to one request.
@@ -103,7 +105,8 @@ impl Default for Limits {
             transfer_artifact_bytes_max: 1088 << 20,
             transfers_served_max: 2,
             transfers_pulled_max: 4,
-            transfer_hash_bytes: 256 << 20,
+            transfer_hash_bytes: 16 << 30,
+            transfer_busy_tick_bytes: 1 << 20,
             transfer_chunk_bytes: 256 << 10,
             repair_chunk_max: 128,
             repair_retry_ticks: 100,
@@ -148,6 +151,7 @@ impl Limits {
             message_bytes_max: 64 << 10,
             transfer_artifact_bytes_max: 1 << 20,
             transfer_hash_bytes: 16 << 10,
+            transfer_busy_tick_bytes: 2 << 10,
             transfer_chunk_bytes: 512,
             repair_chunk_max: 4,
             repair_retry_ticks: 20,

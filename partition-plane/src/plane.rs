@@ -17,6 +17,7 @@ use crate::context::{self, Context, Node, Queues, Scratch};
 use crate::group::Group;
 use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
 use crate::limits::Limits;
+use crate::load::Load;
 use crate::parking::{Parked, Parking};
 use crate::reconcile::Slot;
 use crate::recovery::{self, NodeIdentity};
@@ -78,6 +79,7 @@ pub struct PartitionPlane {
     repairs: repair::Budget,
     pulls: transfer::PullBudget,
     provider: transfer::Provider,
+    load: Load,
     scratch: Scratch,
 }
 
@@ -100,6 +102,7 @@ impl PartitionPlane {
             groups_served_max: u32::try_from(limits.transfers_served_max).unwrap_or(u32::MAX),
             hash_bytes_max: limits.transfer_hash_bytes,
             read_bytes: u32::try_from(limits.read_chunk_bytes).unwrap_or(u32::MAX),
+            busy_tick_bytes: limits.transfer_busy_tick_bytes,
         };
         let pulled = u32::try_from(limits.transfers_pulled_max).unwrap_or(u32::MAX);
         let provider = transfer::ProviderConfig {
@@ -139,6 +142,7 @@ impl PartitionPlane {
             repairs: repair::Budget::new(REPAIRS_LIVE_MAX, REPAIRS_ARMED_MAX),
             pulls: transfer::PullBudget::new(pulled),
             provider: transfer::Provider::new(provider),
+            load: Load::default(),
             scratch: Scratch::default(),
         }
     }
@@ -156,6 +160,7 @@ impl PartitionPlane {
     /// The only way in. One line per kind of input.
     pub fn step(&mut self, input: Input, out: &mut Outputs) {
         let from = out.len();
+        self.load.note(&input);
         match input {
             Input::Tick { wall_micros } => self.tick(wall_micros, out),
             Input::Frame { from, frame } => self.frame(from, frame, out),
@@ -266,7 +271,6 @@ impl PartitionPlane {
         self.repairs.begin_tick();
         self.pulls.begin_tick();
         self.take_resets(out);
-        self.tick_provider(out);
         for group in self.schedule.take(self.now) {
             let (slots, mut context) = self.parts(out);
             let Some(Slot::Running(running)) = slots.get_mut(&group) else {
@@ -276,6 +280,8 @@ impl PartitionPlane {
             let wake = running.next_wake(context.now);
             self.schedule.set(group, wake);
         }
+        // After the groups: one that is read for must have had this tick.
+        self.tick_provider(out);
         for group in self.unsettled.clone() {
             let (slots, mut context) = self.parts(out);
             if let Some(slot) = slots.get_mut(&group) {
@@ -294,7 +300,7 @@ impl PartitionPlane {
 
     fn tick_provider(&mut self, out: &mut Outputs) {
         let mut effects = Vec::new();
-        self.provider.tick(&mut effects);
+        self.provider.tick(self.load.look(self.now), &mut effects);
         for effect in effects {
             match effect {
                 transfer::ProvideOutput::Send { to, message } => {

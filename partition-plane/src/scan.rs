@@ -126,7 +126,7 @@ pub(crate) fn scan(
                 && entry.timestamp == header.base_timestamp;
         }
         digest.update(window.held(at, header.length));
-        push_mark(&mut marks, &header);
+        push_mark(&mut marks, (header.base_offset, header.checksum));
         segment.append(&header.meta());
     }
     segment.digest = from.is_none().then(|| digest.digest());
@@ -152,8 +152,9 @@ fn is_in_place(header: &BatchHeader, partition: u64, expected: u64) -> bool {
             .is_some()
 }
 
-fn push_mark(marks: &mut Vec<BatchMark>, header: &BatchHeader) {
-    marks.push((header.base_offset, header.checksum));
+/// Adds the mark of the next batch; the oldest ones go when there are twice too many.
+pub(crate) fn push_mark(marks: &mut Vec<BatchMark>, mark: BatchMark) {
+    marks.push(mark);
     if marks.len() >= 2 * MARKS_MAX {
         marks.drain(..MARKS_MAX);
     }

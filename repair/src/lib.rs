@@ -36,7 +36,6 @@ struct Readme;
 mod budget;
 mod connect;
 mod limits;
-mod nonce;
 mod peers;
 mod requester;
 mod responder;

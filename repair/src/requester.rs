@@ -13,6 +13,7 @@ mod pacing;
 mod report;
 mod session;
 
+use biplane_vsr::Nonces;
 use biplane_wire::{
     ClusterId, Command, GroupId, Header, Op, PrepareHeader, RepairRangeReplyHeader, ReplicaId, View,
 };
@@ -22,7 +23,6 @@ use self::session::Session;
 use crate::budget::Budget;
 use crate::connect::{Connect, ConnectFacts, HeldOp, History, connect};
 use crate::limits::RepairLimits;
-use crate::nonce::Nonces;
 use crate::peers;
 use crate::view::{GroupStatus, GroupView, NeedKind, PlaneKind, RepairNeed, TransferState};
 

@@ -107,6 +107,8 @@ pub struct VirtualDisk {
     counts: DiskCounts,
     /// Whether writes and syncs do not fail for now.
     spared: bool,
+    /// Executed requests after which nothing more is executed until the crash.
+    power_off_at: Option<u64>,
 }
 
 impl VirtualDisk {
@@ -122,7 +124,21 @@ impl VirtualDisk {
             finished: VecDeque::new(),
             counts: DiskCounts::default(),
             spared: false,
+            power_off_at: None,
         }
+    }
+
+    /// Executes nothing after its request number `executed` until it crashes: for crashes at an
+    /// exact request.
+    pub fn power_off_at(&mut self, executed: u64) {
+        self.power_off_at = Some(executed);
+    }
+
+    /// Whether the request has been executed after which nothing more is.
+    #[must_use]
+    pub fn is_powered_off(&self) -> bool {
+        self.power_off_at
+            .is_some_and(|last| self.counts.executed >= last)
     }
 
     /// Other latencies and error rates from now on.
@@ -154,7 +170,7 @@ impl VirtualDisk {
     /// Executes everything due by `now`, in the order it is due.
     pub fn run_until(&mut self, now: Nanos) {
         self.now = now;
-        loop {
+        while !self.is_powered_off() {
             let heads = self
                 .queues
                 .iter()
@@ -292,6 +308,7 @@ impl VirtualDisk {
     pub fn crash(&mut self, mode: CrashMode) {
         let queues = std::mem::take(&mut self.queues);
         self.finished.clear();
+        self.power_off_at = None;
         for mut waiting in queues.into_values() {
             let head = waiting.pop_front();
             let running = head.filter(|head| head.start <= self.now);

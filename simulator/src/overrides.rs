@@ -91,6 +91,7 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "reset" => options.faults.reset = mean()?,
         "rot" => options.faults.rot = mean()?,
         "rotspares" => options.rot_spares = number()?,
+        "absence" => options.absence_mean = number()? * MILLISECOND,
         "wipe" => options.faults.wipe = mean()?,
         "stop" => options.faults.stop = mean()?,
         "decay" => options.faults.decay = mean()?,

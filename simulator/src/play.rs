@@ -24,6 +24,17 @@ impl Play {
     /// A calm cluster of `replicas` under load; what runs on a node is `machine`.
     #[must_use]
     pub fn new(seed: u64, replicas: u8, machine: MachineKind) -> Self {
+        Self::with(seed, replicas, machine, |_| ())
+    }
+
+    /// The same, with options changed further.
+    #[must_use]
+    pub fn with(
+        seed: u64,
+        replicas: u8,
+        machine: MachineKind,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let mut options = Options::drawn(seed, Profile::Calm);
         options.replicas = replicas;
         options.machine = machine;
@@ -34,6 +45,7 @@ impl Play {
         options.think_mean = 20 * MILLISECOND;
         options.timers = biplane_vsr::Timers::tiny();
         options.faults = FaultOptions::default();
+        change(&mut options);
         crate::report::quiet_panics();
         let mut world = World::new(options, false);
         world.begin();
@@ -48,6 +60,36 @@ impl Play {
     pub fn run(&mut self, milliseconds: u64) {
         self.now += milliseconds * MILLISECOND;
         self.world.run_until(self.now);
+    }
+
+    /// Lets the cluster run until `done` says so, looked at every millisecond, for so many
+    /// milliseconds at most; whether it said so.
+    pub fn run_while_not(&mut self, milliseconds: u64, done: impl Fn(&Self) -> bool) -> bool {
+        for _ in 0..milliseconds {
+            if done(self) {
+                return true;
+            }
+            self.run(1);
+        }
+        done(self)
+    }
+
+    /// Whether a node runs.
+    #[must_use]
+    pub fn is_running(&self, node: u8) -> bool {
+        self.world.is_running(node)
+    }
+
+    /// Whether a node has applied what any other running node has, in every group they have.
+    #[must_use]
+    pub fn is_caught_up(&self, node: u8) -> bool {
+        self.world.is_caught_up(node)
+    }
+
+    /// What happened so far, by name.
+    #[must_use]
+    pub fn counted(&self, name: &str) -> u64 {
+        self.world.counted(name)
     }
 
     /// The core of a group on a node that runs.
@@ -120,6 +162,27 @@ impl Play {
     /// Power fails at a node; what was not synced meets its fate by `mode`.
     pub fn crash(&mut self, node: u8, mode: CrashMode) {
         self.world.crash(node, mode);
+    }
+
+    /// Power fails at a node once its disk has executed its request number `step`, counted as
+    /// by [`Play::disk_steps`]. With `heard` the node still acts on its completion.
+    pub fn crash_at_step(&mut self, node: u8, step: u64, mode: CrashMode, heard: bool) {
+        self.world.crash_at_step(node, step, mode, heard);
+    }
+
+    /// Requests that the disk of a node has executed since the beginning.
+    #[must_use]
+    pub fn disk_steps(&self, node: u8) -> u64 {
+        self.world.disk_steps(node)
+    }
+
+    /// Takes a node down and its disk away, if the others hold everything it has; says whether.
+    pub fn wipe(&mut self, node: u8) -> bool {
+        let may = self.world.may_wipe(node);
+        if may {
+            self.world.wipe(node);
+        }
+        may
     }
 
     /// Starts a node that is down.

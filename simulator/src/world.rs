@@ -10,12 +10,13 @@ mod exposure;
 mod faults;
 mod liveness;
 mod nodes;
+mod script;
 mod watch;
 
 use std::collections::BTreeMap;
 
-use biplane_vsr::{Durability, Replica};
-use biplane_wire::{GroupId, Operation, xxh3};
+use biplane_vsr::Replica;
+use biplane_wire::{GroupId, xxh3};
 
 use self::nodes::Node;
 use crate::client::Client;
@@ -27,7 +28,6 @@ use crate::mutations::Mutation;
 use crate::network::{NetEvent, Network};
 use crate::options::Options;
 use crate::oracle::{Look, Oracles, Violation};
-use crate::partitions::Cuts;
 use crate::prng::{Prng, Streams};
 use crate::queue::EventQueue;
 use crate::time::{MILLISECOND, Nanos, SECOND, show};
@@ -166,6 +166,8 @@ pub struct World {
     pub(crate) history: History,
     rests_until: Option<Nanos>,
     pub(crate) failure: Option<Verdict>,
+    /// A crash that waits for a disk.
+    pub(crate) trap: Option<script::Trap>,
     pub(crate) trace: u64,
     pub(crate) steps: u64,
     phase_ends: Nanos,
@@ -212,6 +214,7 @@ impl World {
             history: History::default(),
             rests_until: None,
             failure: None,
+            trap: None,
             trace: 0,
             steps: 0,
             log: keep_log.then(Vec::new),
@@ -322,33 +325,6 @@ impl World {
     pub(crate) fn replica(&self, node: u8, group: GroupId) -> Option<&Replica> {
         let machine = self.nodes.get(usize::from(node))?.machine.as_ref()?;
         machine.replica(group)
-    }
-
-    /// See [`crate::play::Play::memory_only_group`].
-    pub(crate) fn memory_only_group(&self) -> Option<GroupId> {
-        let machine = self.nodes.first()?.machine.as_ref()?;
-        let is_one = |group: &GroupId| {
-            let policy = machine.durability(*group, Operation::SendMessages);
-            let replica = machine.replica(*group);
-            !group.is_metadata()
-                && policy == Durability::Memory
-                && replica.is_some_and(|replica| replica.commit_min().0 > 0)
-        };
-        machine.groups().into_iter().find(is_one)
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    pub(crate) fn counted(&self, name: &str) -> u64 {
-        self.counters.get(name)
-    }
-
-    /// Replaces the cuts of the network.
-    pub(crate) fn cut(&mut self, cuts: Cuts) {
-        let events = self.network.set_cuts(self.queue.now(), cuts);
-        self.schedule_net(events);
     }
 
     fn on_net(&mut self, event: NetEvent) {

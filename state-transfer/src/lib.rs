@@ -42,7 +42,6 @@ mod install;
 mod limits;
 mod manifest;
 mod memory_spool;
-mod nonce;
 mod offsets;
 mod provider;
 mod puller;

@@ -41,11 +41,15 @@ pub const PULLS_MAX_DEFAULT: u32 = 4;
 /// Largest exponent of the pause after failures.
 pub(crate) const BACKOFF_EXPONENT_MAX: u32 = 10;
 
-/// Bytes hashed on behalf of one request before it is told to come back.
-pub(crate) const HASH_BYTES_MAX_DEFAULT: u64 = 256 << 20;
+/// Bytes hashed on behalf of one request before it is told to come back. A request that is told
+/// so pauses for a retry interval; what bounds the wait is the time an offer may take to build.
+pub(crate) const HASH_BYTES_MAX_DEFAULT: u64 = 16 << 30;
 
 /// Bytes asked of storage at once while hashing.
 pub(crate) const READ_BYTES_DEFAULT: u32 = 1 << 20;
+
+/// Bytes served in one tick of 10 ms while the node has other work.
+pub(crate) const BUSY_TICK_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// Memory that bounds how many groups are served at once.
 pub(crate) const SERVE_BYTES_DEFAULT: u64 = 2176 << 20;
@@ -117,6 +121,8 @@ pub struct ProvideLimits {
     pub hash_bytes_max: u64,
     /// Bytes asked of storage at once while hashing.
     pub read_bytes: u32,
+    /// Bytes served in one tick while the node has other work.
+    pub busy_tick_bytes: u64,
 }
 
 impl ProvideLimits {
@@ -140,6 +146,7 @@ impl ProvideLimits {
             groups_served_max: u32::try_from(groups).unwrap_or(u32::MAX),
             hash_bytes_max: HASH_BYTES_MAX_DEFAULT,
             read_bytes: READ_BYTES_DEFAULT,
+            busy_tick_bytes: BUSY_TICK_BYTES_DEFAULT,
         }
     }
 
@@ -154,6 +161,7 @@ impl ProvideLimits {
             groups_served_max: 2,
             hash_bytes_max: 256,
             read_bytes: 64,
+            busy_tick_bytes: 32,
         }
     }
 }

@@ -12,19 +12,24 @@ mod answer;
 mod gate;
 mod hashing;
 mod offer;
+mod pacing;
+mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_wire::{
     ClusterId, GroupId, MANIFEST_ENTRIES_MAX, Manifest, ManifestEntry, Message, Op, ReplicaId,
-    RequestStateChunkHeader, RequestStateTransferHeader, View,
+    RequestStateTransferHeader, View,
 };
 
 pub use self::gate::{Flush, Gate, MetadataGate, PartitionGate};
 use self::hashing::{ArtifactKey, Hashes, Hashing};
 pub use self::offer::{ArtifactSource, ArtifactSpec, OfferSpec, Ticket};
-use self::offer::{ChunkPlan, Offer, Pending};
+use self::offer::{Offer, Pending, Place};
 use crate::limits::ProvideLimits;
+
+/// A byte that is hashed costs the node about so many times less than one that is sent.
+const HASH_DISCOUNT: u64 = 4;
 
 /// Ticks between two sweeps of digests nobody uses.
 const SWEEP_TICKS: u32 = 6_000;
@@ -103,9 +108,7 @@ enum Purpose {
         ticket: Ticket,
     },
     Chunk {
-        artifact: u32,
-        offset: u64,
-        len: u32,
+        place: Place,
         ticket: Ticket,
     },
 }
@@ -120,6 +123,8 @@ pub struct Provider {
     hashes: Hashes,
     token: u64,
     ticks: u32,
+    /// What may still be read in this tick; `None` for as much as is asked for.
+    allowance: Option<u64>,
 }
 
 impl Provider {
@@ -134,6 +139,7 @@ impl Provider {
             hashes: Hashes::default(),
             token: 0,
             ticks: 0,
+            allowance: None,
         }
     }
 
@@ -196,6 +202,7 @@ impl Provider {
             spec: None,
             entries,
             hashed: 0,
+            stalled: false,
             ticks: 0,
         };
         self.pending.insert(key, pending);
@@ -228,56 +235,6 @@ impl Provider {
         }
     }
 
-    /// RequestStateChunk.
-    pub fn on_chunk_request(
-        &mut self,
-        from: ReplicaId,
-        request: &RequestStateChunkHeader,
-        view: ProviderView,
-        out: &mut Vec<ProvideOutput>,
-    ) {
-        if from == self.config.replica || from.0 >= self.config.replica_count {
-            return;
-        }
-        let ticket = Ticket {
-            group: request.group(),
-            replica: from,
-            nonce: request.nonce(),
-        };
-        let (artifact, offset) = (request.artifact(), request.offset());
-        let most = self.config.limits.chunk_bytes;
-        let Some(offer) = self.offer_of(&ticket) else {
-            return self.send_refusal(&ticket, true, view, out);
-        };
-        match offer.plan(artifact, offset, request.length(), most) {
-            ChunkPlan::Outside => {}
-            ChunkPlan::Bytes(bytes) => {
-                let (len, bytes) = (bytes.len() as u64, bytes.to_vec());
-                offer.mark_served(artifact, offset, len);
-                self.send_chunk(&ticket, artifact, offset, &bytes, out);
-            }
-            ChunkPlan::Read {
-                kind,
-                frontier,
-                len,
-            } => {
-                offer.idle = 0;
-                // A request repeated while its bytes are being read is answered by that read.
-                if offer.reading == Some((artifact, offset)) {
-                    return;
-                }
-                offer.reading = Some((artifact, offset));
-                let purpose = Purpose::Chunk {
-                    artifact,
-                    offset,
-                    len,
-                    ticket,
-                };
-                self.read((ticket.group, kind, frontier), offset, len, purpose, out);
-            }
-        }
-    }
-
     /// The answer to a [`ProvideOutput::Read`].
     pub fn on_read(
         &mut self,
@@ -289,7 +246,8 @@ impl Provider {
             return;
         };
         let wanted = match purpose {
-            Purpose::Hash { len, .. } | Purpose::Chunk { len, .. } => len as usize,
+            Purpose::Hash { len, .. } => len as usize,
+            Purpose::Chunk { place, .. } => place.len as usize,
         };
         let result = match result {
             Ok(bytes) if bytes.len() != wanted => Err(ReadError::Changed),
@@ -316,42 +274,18 @@ impl Provider {
                 self.hashes.forget(key);
                 self.refuse(&ticket, error == ReadError::Changed, out);
             }
-            (
-                Purpose::Chunk {
-                    artifact,
-                    offset,
-                    ticket,
-                    ..
-                },
-                Ok(bytes),
-            ) => {
-                let Some(offer) = self.offer_of(&ticket) else {
-                    return;
-                };
-                offer.reading = offer
-                    .reading
-                    .filter(|reading| *reading != (artifact, offset));
-                offer.mark_served(artifact, offset, bytes.len() as u64);
-                self.send_chunk(&ticket, artifact, offset, bytes, out);
-            }
-            (Purpose::Chunk { ticket, .. }, Err(error)) => {
-                let Some(offer) = self.offer_of(&ticket) else {
-                    return;
-                };
-                let view = ProviderView {
-                    view: offer.view,
-                    commit_max: offer.commit_max,
-                };
-                self.offers.remove(&(ticket.group, ticket.replica));
-                self.hashes.forget_group(ticket.group);
-                self.send_refusal(&ticket, error == ReadError::Changed, view, out);
+            (Purpose::Chunk { place, ticket }, result) => {
+                self.on_piece(&ticket, place, result, out);
             }
         }
     }
 
     /// One tick: offers nobody pulls from lapse, and requests that waited too long for theirs
-    /// are told to come back.
-    pub fn tick(&mut self, out: &mut Vec<ProvideOutput>) {
+    /// are told to come back. While the node has other work to do, `load` is
+    /// how many bytes of new messages come in a tick: until the next tick no more are read for
+    /// peers than [`ProvideLimits::busy_tick_bytes`], or half as much again as comes, so that a
+    /// peer gains on what it has to catch up with.
+    pub fn tick(&mut self, load: Option<u64>, out: &mut Vec<ProvideOutput>) {
         let ProvideLimits {
             idle_ticks,
             served_ticks,
@@ -385,6 +319,7 @@ impl Provider {
         if self.ticks.is_multiple_of(SWEEP_TICKS) {
             self.hashes.sweep(SWEEPS_KEPT);
         }
+        self.grant(load, out);
     }
 
     /// The bytes of a group changed or went: purge, truncation, retention, deletion. Offers are
@@ -483,6 +418,10 @@ impl Provider {
                 Hashing::Wants { .. } if pending.hashed >= hash_bytes_max => {
                     return self.refuse(&ticket, true, out);
                 }
+                Hashing::Wants { .. } if self.allowance == Some(0) => {
+                    pending.stalled = true;
+                    return;
+                }
                 Hashing::Wants { memo, offset, len } => {
                     let purpose = Purpose::Hash {
                         key,
@@ -491,6 +430,7 @@ impl Provider {
                         len,
                         ticket,
                     };
+                    self.spend(u64::from(len) / HASH_DISCOUNT);
                     return self.read(key, offset, len, purpose, out);
                 }
             }
@@ -537,7 +477,8 @@ impl Provider {
             artifacts,
             idle: 0,
             finished: false,
-            reading: None,
+            pieces: Vec::new(),
+            delayed: None,
         };
         self.offers.insert(key, offer);
     }

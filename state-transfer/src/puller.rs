@@ -14,7 +14,7 @@ mod outcome;
 mod peers;
 mod report;
 
-use biplane_vsr::StatusView;
+use biplane_vsr::{Nonces, StatusView};
 use biplane_wire::{
     ClusterId, GroupId, Manifest, ManifestEntry, Op, ReplicaId, StateChunkHeader,
     StateTransferTargetHeader, Typed, View,
@@ -27,7 +27,6 @@ use crate::chunk_cursor::ChunkMisfit;
 use crate::entry_set::EntrySet;
 use crate::limits::PullLimits;
 use crate::manifest::check_offer;
-use crate::nonce::Nonces;
 use crate::stage::{PlaneKind, Stage};
 
 /// What a puller is made from.

@@ -22,6 +22,8 @@ pub struct WalkedBatch {
     pub length: u64,
     /// How many messages it has.
     pub message_count: u32,
+    /// Its checksum.
+    pub checksum: u64,
 }
 
 /// A segment the walk went over to its end.
@@ -154,8 +156,11 @@ impl SegmentWalk {
             self.partial.extend_from_slice(taken);
             rest = after;
             if self.wanted(&self.partial)? == Some(self.partial.len()) {
-                let batch = std::mem::take(&mut self.partial);
+                let mut batch = std::mem::take(&mut self.partial);
                 sink(self.check(&batch)?);
+                // Its memory serves the next one.
+                batch.clear();
+                self.partial = batch;
             }
         }
         Ok(())
@@ -239,6 +244,7 @@ impl SegmentWalk {
             base_timestamp,
             length,
             message_count,
+            checksum: batch.header().batch_checksum(),
         })
     }
 }

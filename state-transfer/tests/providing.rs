@@ -244,13 +244,124 @@ fn chunk_being_read_is_not_read_twice() {
     let wanted = want(partition_group(), 1, 0, 16, 16);
     assert!(source.receive(PULLER, &wanted).is_empty());
     assert!(source.receive(PULLER, &wanted).is_empty());
-    assert_eq!(source.reads.len(), 1);
+    assert_eq!(source.reads.len(), 2, "this one and the next one");
     assert_eq!(talk(&source.read_all()), ["chunk 0@16+16"]);
     assert_eq!(
         talk(&source.serve(PULLER, &wanted)),
         ["chunk 0@16+16"],
         "but again later"
     );
+}
+
+#[test]
+fn next_chunk_is_ready_when_it_is_asked_for() {
+    let mut source = partition();
+    source.serve(PULLER, &ask(partition_group(), 1));
+    source.bytes_read = 0;
+    let places = [
+        (0, 64, 16),
+        (0, 80, 16),
+        (0, 96, 4),
+        (1, 0, 16),
+        (1, 16, 4),
+        (2, 0, 10),
+    ];
+    let (artifact, offset, length) = places[0];
+    let first = want(partition_group(), 1, artifact, offset, length);
+    assert_eq!(talk(&source.serve(PULLER, &first)), ["chunk 0@64+16"]);
+    for (artifact, offset, length) in &places[1..] {
+        let wanted = want(partition_group(), 1, *artifact, *offset, 16);
+        let chunk = format!("chunk {artifact}@{offset}+{length}");
+        assert_eq!(talk(&source.receive(PULLER, &wanted)), [chunk]);
+        source.read_all();
+    }
+    assert_eq!(source.bytes_read, 36 + 20, "each stored byte once");
+}
+
+#[test]
+fn chunk_asked_for_while_it_is_read_ahead_goes_out_when_it_comes() {
+    let mut source = partition();
+    source.serve(PULLER, &ask(partition_group(), 1));
+    source.receive(PULLER, &want(partition_group(), 1, 0, 0, 16));
+    assert_eq!(talk(&source.read_one()), ["chunk 0@0+16"]);
+    let wanted = want(partition_group(), 1, 0, 16, 16);
+    assert!(source.receive(PULLER, &wanted).is_empty());
+    assert_eq!(talk(&source.read_all()), ["chunk 0@16+16"]);
+}
+
+#[test]
+fn what_was_read_ahead_is_of_no_use_to_another_request() {
+    let mut source = partition();
+    source.serve(PULLER, &ask(partition_group(), 1));
+    source.serve(PULLER, &want(partition_group(), 1, 0, 0, 16));
+    let shorter = want(partition_group(), 1, 0, 16, 5);
+    assert_eq!(talk(&source.serve(PULLER, &shorter)), ["chunk 0@16+5"]);
+    let elsewhere = want(partition_group(), 1, 0, 50, 16);
+    assert_eq!(talk(&source.serve(PULLER, &elsewhere)), ["chunk 0@50+16"]);
+}
+
+#[test]
+fn failure_to_read_ahead_is_none_until_the_chunk_is_asked_for() {
+    let mut source = partition();
+    source.serve(PULLER, &ask(partition_group(), 1));
+    source.receive(PULLER, &want(partition_group(), 1, 0, 0, 16));
+    assert_eq!(talk(&source.read_one()), ["chunk 0@0+16"]);
+    source.broken = Some(ReadError::Failed);
+    assert!(source.read_all().is_empty());
+    source.broken = None;
+    let wanted = want(partition_group(), 1, 0, 16, 16);
+    assert_eq!(talk(&source.serve(PULLER, &wanted)), ["chunk 0@16+16"]);
+}
+
+#[test]
+fn busy_node_serves_so_much_in_a_tick_and_goes_on_in_the_next() {
+    let mut source = partition();
+    source.serve(PULLER, &ask(partition_group(), 1));
+    source.load = Some(0);
+    assert!(source.tick().is_empty());
+    for offset in [0, 16] {
+        let wanted = want(partition_group(), 1, 0, offset, 16);
+        let chunk = format!("chunk 0@{offset}+16");
+        assert_eq!(talk(&source.serve(PULLER, &wanted)), [chunk]);
+    }
+    let wanted = want(partition_group(), 1, 0, 32, 16);
+    assert!(source.serve(PULLER, &wanted).is_empty());
+    assert!(source.serve(PULLER, &wanted).is_empty(), "asked again");
+    assert_eq!(talk(&source.tick()), ["chunk 0@32+16"], "and read already");
+    source.load = Some(32);
+    source.tick();
+    for offset in [48, 64, 80] {
+        let wanted = want(partition_group(), 1, 0, offset, 16);
+        assert_eq!(
+            source.serve(PULLER, &wanted).len(),
+            1,
+            "more comes, more goes"
+        );
+    }
+    let wanted = want(partition_group(), 1, 0, 96, 16);
+    assert!(source.serve(PULLER, &wanted).is_empty());
+    source.load = None;
+    source.tick();
+    for offset in [48, 64, 80] {
+        let wanted = want(partition_group(), 1, 0, offset, 16);
+        assert_eq!(source.serve(PULLER, &wanted).len(), 1);
+    }
+}
+
+#[test]
+fn busy_node_hashes_so_much_in_a_tick() {
+    let mut source = Source::partition(&[(0, pattern(256, 1))], b"offsets");
+    source.load = Some(0);
+    source.tick();
+    let mut answers = source.serve(PULLER, &ask(partition_group(), 1));
+    let mut ticks = 0;
+    while answers.is_empty() {
+        answers = source.tick();
+        answers.extend(source.read_all());
+        ticks += 1;
+    }
+    assert_eq!((talk(&answers), ticks), (vec!["offer 100".to_owned()], 1));
+    assert_eq!(source.bytes_read, 256);
 }
 
 #[test]

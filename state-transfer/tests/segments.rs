@@ -54,6 +54,7 @@ fn vector_walks_to_its_end() {
         base_timestamp: 1_694_968_446_131_680,
         length: 309,
         message_count: 1,
+        checksum: u64::from_le_bytes(*bytes[40..].first_chunk().expect("a header")),
     };
     assert_eq!(batches, [batch]);
     assert_eq!(

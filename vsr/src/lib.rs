@@ -43,6 +43,7 @@ mod invariants;
 mod io;
 mod log;
 pub mod mutation;
+mod nonce;
 mod outbound;
 mod pending;
 mod pipeline;
@@ -62,6 +63,7 @@ pub use io::{
     RepairNeed, RoleChange, TransferNotice,
 };
 pub use log::{Log, LogMut};
+pub use nonce::Nonces;
 pub use plane::{Durability, Plane, Promotion, Source};
 pub use prng::Prng;
 pub use quorum::{Quorums, ReplicaSet};

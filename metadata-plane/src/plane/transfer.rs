@@ -85,7 +85,7 @@ impl MetadataPlane {
         self.puller.tick(&view, &mut self.pull_budget, &mut said);
         self.carry_pull(said, out);
         let mut said = Vec::new();
-        self.provider.tick(&mut said);
+        self.provider.tick(None, &mut said);
         carry_provide(said, out);
     }
 

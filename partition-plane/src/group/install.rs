@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use biplane_journal::{Chunk, DiskError, DiskOp, DiskReply};
 use biplane_state_transfer::{
     Checkpoint, ConsumerOffsets, DedupEntry, FrontierWrite, InstallStep, PartitionInstall,
-    newest_dedup,
+    TICK_MILLIS, newest_dedup,
 };
 use biplane_vsr as vsr;
 use biplane_wire::{Checksum, Op, PrepareHeader};
@@ -19,6 +19,7 @@ use super::Group;
 use crate::consumer_offsets::{ConsumerKey, encode_file};
 use crate::context::Context;
 use crate::dedup::Entry;
+use crate::scan::BatchMark;
 use crate::script::{Progress, Script};
 use crate::segments::{Segment, Segments};
 use crate::stats::PartitionStats;
@@ -32,6 +33,8 @@ pub(crate) struct Installing {
     segments: Vec<Segment>,
     /// Segments that stay where they are, by their start.
     kept: BTreeSet<u64>,
+    /// Their last batches.
+    marks: Vec<BatchMark>,
     work: Work,
 }
 
@@ -50,6 +53,7 @@ impl Installing {
         offsets: ConsumerOffsets,
         segments: Vec<Segment>,
         kept: BTreeSet<u64>,
+        marks: Vec<BatchMark>,
     ) -> Self {
         let steps = plan.steps().into();
         Self {
@@ -58,6 +62,7 @@ impl Installing {
             offsets,
             segments,
             kept,
+            marks,
             work: Work::None,
         }
     }
@@ -309,7 +314,11 @@ impl Group {
         self.state.rewind_floor = next_offset;
         self.state.is_ahead = false;
         self.state.is_unmarked = false;
-        self.state.is_replaying = false;
+        let installing = self.transfer.installing.as_mut();
+        self.state.marks = installing.map_or(Vec::new(), |it| std::mem::take(&mut it.marks));
+        // A server that was restarted has messages in its segments of ops that it knows to be
+        // in its log, and not yet to be committed again: they will be committed here as well.
+        self.state.is_replaying = self.segments.bytes() > 0;
         let commit_op = self
             .transfer
             .installing
@@ -321,7 +330,6 @@ impl Group {
         self.state.follow_log();
         self.state.unbacked = 0;
         self.state.retained_from = 0;
-        self.state.marks = Vec::new();
         self.state.refused_stamp = None;
         self.stats = PartitionStats::of(&self.segments);
         None
@@ -384,6 +392,7 @@ impl Group {
             (commit_op, installing.offsets.checkpoint)
         });
         self.forget_staged();
+        let pulled = self.puller.progress();
         let mut out = std::mem::take(&mut context.scratch.pull);
         self.puller.installed(&mut out);
         self.act_on_pull(out, context);
@@ -408,6 +417,9 @@ impl Group {
             self.replica
                 .install_floor(commit_op, checksum, commit_max, &mut self.state, out);
         }
-        tracing::info!(group = %self.spec.group, %commit_op, "state transfer installed");
+        let bytes = pulled.map_or(0, |pulled| pulled.bytes_received);
+        let millis = pulled.map_or(0, |pulled| pulled.ticks * TICK_MILLIS);
+        let group = self.spec.group;
+        tracing::info!(%group, %commit_op, bytes, millis, "state transfer installed");
     }
 }

@@ -92,12 +92,12 @@ impl Group {
             self.on_superblock_disk(done, context);
         } else if done.queue == self.queues.prepare_log() {
             self.on_log_disk(done, context);
+        } else if self.transfer.spool.owns(done.token) {
+            self.on_spool(done.token, done.result, context);
         } else if done.queue == self.queues.files() {
             self.on_file(done.token, done.result, context);
         } else if done.queue == self.queues.offsets() {
             self.on_offset_file(done.token, &done.result, context);
-        } else if done.queue == self.queues.spool() {
-            self.on_spool(done.token, done.result, context);
         } else if !self.on_poll_read(done.token, &done.result, context) {
             self.on_provider_read(done.token, &done.result, context);
         }

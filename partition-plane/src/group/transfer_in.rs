@@ -1,13 +1,9 @@
 //! Pulling a state transfer: artifacts to staging files, checked as they come (chapter 04
 //! sections 3.7 and 3.11). [`super::install`] makes them current.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply};
 use biplane_state_transfer::{
-    ConsumerOffsets, MemorySpool, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput,
-    PullView, Puller, SegmentWalk, Stage, WalkedBatch, WalkedSegment, artifact_kind,
-    check_partition,
+    ConsumerOffsets, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput, PullView, Puller,
+    Stage, WalkedSegment, artifact_kind, check_partition,
 };
 use biplane_vsr as vsr;
 use biplane_wire::{
@@ -16,35 +12,18 @@ use biplane_wire::{
 
 use super::Group;
 use super::install::Installing;
+use super::spool::{Spool, Staged};
 use super::transfer_out::{OffersWanted, ServedReads};
 use crate::context::Context;
-use crate::paths::STAGING;
-use crate::segments::{BatchMeta, Segment};
-
-/// Writes under way at which no further chunk is asked for.
-const WRITES_MAX: usize = 16;
-
-/// A segment on its way in.
-#[derive(Debug)]
-struct Staged {
-    entry: ManifestEntry,
-    /// It is a segment of this group already: there is nothing to move.
-    held: bool,
-    /// `None` once the walk ended or failed.
-    walk: Option<SegmentWalk>,
-    walked: Option<WalkedSegment>,
-    segment: Segment,
-}
+use crate::segments::Segment;
 
 /// The receiving side of a group's transfers, and reads for those it serves.
 #[derive(Debug, Default)]
 pub(crate) struct TransferIn {
-    staged: BTreeMap<u64, Staged>,
-    offsets: MemorySpool,
-    writes: BTreeSet<u64>,
+    pub(super) spool: Spool,
     paused: bool,
     /// All artifacts are there; their writes may not be.
-    fetched: Option<Offer>,
+    pub(super) fetched: Option<Offer>,
     pub(super) installing: Option<Installing>,
     /// Highest op known committed when the attempt asked. Nothing above it was acknowledged here,
     /// and nothing is until the attempt ends: an offer that reaches it erases no promise.
@@ -179,8 +158,11 @@ impl Group {
                 chunk,
             } => {
                 if entry.kind != artifact_kind::SEGMENT_LOG {
-                    self.transfer.offsets.store(&entry, offset, chunk.body());
-                } else if !self.spool_segment(&entry, offset, &chunk, context) {
+                    self.transfer
+                        .spool
+                        .offsets
+                        .store(&entry, offset, chunk.body());
+                } else if !self.spool_segment(&entry, offset, chunk, context) {
                     self.puller.reject(Some(index), more);
                 }
             }
@@ -214,7 +196,8 @@ impl Group {
         for segment in self.segments.iter() {
             let pulled = self
                 .transfer
-                .staged
+                .spool
+                .segments
                 .get(&segment.start)
                 .is_some_and(|s| !s.held);
             let usable = segment.digest.filter(|_| segment.size > 0 && !pulled);
@@ -225,179 +208,23 @@ impl Group {
                 length: segment.size,
                 checksum,
             };
-            let walked = WalkedSegment {
-                base_offset: segment.start,
-                next_offset: segment.next,
-                length: segment.size,
-                batches: segment.messages,
-                last_timestamp: segment.max_timestamp,
-            };
-            let (walk, walked, segment) = (None, Some(walked), segment.clone());
-            let staged = Staged {
-                entry,
-                held: true,
-                walk,
-                walked,
-                segment,
-            };
-            self.transfer.staged.insert(entry.frontier, staged);
+            let staged = Staged::held(entry, segment);
+            self.transfer.spool.segments.insert(entry.frontier, staged);
             self.puller.hold([entry]);
         }
     }
 
-    fn staging_path(&self, name: &str) -> DiskPath {
-        self.paths.file(&format!("{name}{STAGING}"))
-    }
-
-    pub(super) fn staged_log(&self, base: u64) -> DiskPath {
-        self.staging_path(&crate::segments::log_name(base))
-    }
-
-    pub(super) fn staged_index(&self, base: u64) -> DiskPath {
-        self.staging_path(&crate::segments::index_name(base))
-    }
-
-    fn spool(&mut self, op: DiskOp, context: &mut Context<'_>) {
-        let token = context.submit(self.queues.spool(), op);
-        self.transfer.writes.insert(token);
-    }
-
-    /// Writes the next bytes of a segment and walks over them; `false` when they are not one.
-    fn spool_segment(
-        &mut self,
-        entry: &ManifestEntry,
-        offset: u64,
-        chunk: &Typed<StateChunkHeader>,
-        context: &mut Context<'_>,
-    ) -> bool {
-        let base = entry.frontier;
-        if offset == 0 {
-            let most = context.node.limits.message_bytes_max as u64;
-            let walk = Some(SegmentWalk::new(base, most));
-            let segment = Segment::empty(base);
-            let staged = Staged {
-                entry: *entry,
-                held: false,
-                walk,
-                walked: None,
-                segment,
-            };
-            self.transfer.staged.insert(base, staged);
-            let path = self.staged_log(base);
-            self.spool(DiskOp::Remove { path }, context);
-        }
-        let data = vec![Chunk::Body(chunk.message().clone())];
-        let path = self.staged_log(base);
-        self.spool(
-            DiskOp::Write {
-                path,
-                offset,
-                data,
-                sync: false,
-            },
-            context,
-        );
-        let Some(staged) = self.transfer.staged.get_mut(&base) else {
-            return false;
-        };
-        let Some(walk) = &mut staged.walk else {
-            return false;
-        };
-        let segment = &mut staged.segment;
-        walk.feed(chunk.body(), |batch| segment.append(&meta_of(&batch)))
-            .is_ok()
-    }
-
-    /// All bytes of a segment are there: its index follows, then both are made durable.
-    fn complete_segment(&mut self, entry: &ManifestEntry, context: &mut Context<'_>) -> bool {
-        let base = entry.frontier;
-        let Some(staged) = self.transfer.staged.get_mut(&base) else {
-            return false;
-        };
-        let Some(Ok(walked)) = staged.walk.take().map(SegmentWalk::finish) else {
-            return false;
-        };
-        staged.walked = Some(walked);
-        let bytes: Vec<u8> = staged
-            .segment
-            .index
-            .iter()
-            .flat_map(|e| e.encode())
-            .collect();
-        staged.segment.index_size = bytes.len() as u64;
-        let (log, index) = (self.staged_log(base), self.staged_index(base));
-        self.spool(DiskOp::Sync { path: log }, context);
-        self.spool(
-            DiskOp::Replace {
-                path: index,
-                data: vec![Chunk::from(bytes)],
-            },
-            context,
-        );
-        true
-    }
-
-    fn discard(&mut self, entry: &ManifestEntry, context: &mut Context<'_>) {
-        if entry.kind != artifact_kind::SEGMENT_LOG {
-            return self.transfer.offsets.discard(entry);
-        }
-        let base = entry.frontier;
-        if self
-            .transfer
-            .staged
-            .get(&base)
-            .is_some_and(|staged| staged.entry == *entry)
-        {
-            let was_held = self
-                .transfer
-                .staged
-                .remove(&base)
-                .is_some_and(|staged| staged.held);
-            if was_held {
-                return;
-            }
-            for path in [self.staged_log(base), self.staged_index(base)] {
-                self.spool(DiskOp::Remove { path }, context);
-            }
-        }
-    }
-
-    /// A write of the spool completed.
-    pub(super) fn on_spool(
-        &mut self,
-        token: u64,
-        result: Result<DiskReply, DiskError>,
-        context: &mut Context<'_>,
-    ) {
-        if !self.transfer.writes.remove(&token) {
-            return;
-        }
-        if let Err(error) = result {
-            tracing::warn!(group = %self.spec.group, %error, "staging failed");
-            let mut out = std::mem::take(&mut context.scratch.pull);
-            let entries = self.transfer.staged.keys().copied().collect::<Vec<u64>>();
-            self.transfer.fetched = None;
-            self.puller.reject(None, &mut out);
-            // What is on disk is unknown now: nothing staged may be used again.
-            entries.into_iter().for_each(|base| {
-                self.transfer.staged.remove(&base);
-            });
-            self.act_on_pull(out, context);
-        }
-        self.pace_transfer(context);
-    }
-
     /// Holds back chunk requests while the disk is behind, and goes on to the install when
     /// everything is there.
-    fn pace_transfer(&mut self, context: &mut Context<'_>) {
-        let behind = self.transfer.writes.len() >= WRITES_MAX;
+    pub(super) fn pace_transfer(&mut self, context: &mut Context<'_>) {
+        let behind = self.transfer.spool.is_behind();
         if behind != self.transfer.paused {
             self.transfer.paused = behind;
             let mut out = std::mem::take(&mut context.scratch.pull);
             self.puller.set_paused(behind, &mut out);
             self.act_on_pull(out, context);
         }
-        let settled = self.transfer.writes.is_empty()
+        let settled = self.transfer.spool.is_settled()
             && !self.flusher.is_busy()
             && self.offset_writer.is_idle()
             && !self.files_are_busy();
@@ -439,6 +266,7 @@ impl Group {
             .ok_or("no consumer offsets")?;
         let bytes = self
             .transfer
+            .spool
             .offsets
             .get(entry)
             .ok_or("consumer offsets are missing")?;
@@ -449,7 +277,7 @@ impl Group {
             .filter(|entry| entry.kind == artifact_kind::SEGMENT_LOG)
             .map(|entry| entry.frontier)
             .collect();
-        let staged = |base: &u64| self.transfer.staged.get(base);
+        let staged = |base: &u64| self.transfer.spool.segments.get(base);
         let walked: Vec<WalkedSegment> = listed
             .iter()
             .filter_map(|base| staged(base)?.walked)
@@ -484,21 +312,7 @@ impl Group {
         }
         let held = segments.iter().zip(held).filter(|(_, held)| *held);
         let kept = held.map(|(segment, _)| segment.start).collect();
-        Ok(Installing::new(plan, offsets, segments, kept))
-    }
-
-    /// Forgets what was staged: it has become current.
-    pub(super) fn forget_staged(&mut self) {
-        self.transfer.staged.clear();
-        self.transfer.offsets.clear();
-    }
-}
-
-fn meta_of(batch: &WalkedBatch) -> BatchMeta {
-    BatchMeta {
-        base_offset: batch.base_offset,
-        base_timestamp: batch.base_timestamp,
-        count: batch.message_count,
-        len: batch.length,
+        let marks = self.transfer.spool.marks_of(&listed);
+        Ok(Installing::new(plan, offsets, segments, kept, marks))
     }
 }

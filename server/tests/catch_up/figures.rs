@@ -6,8 +6,10 @@
 //!     --nocapture
 //! ```
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -46,6 +48,44 @@ fn loopback() -> f64 {
     total as f64 / 1e6 / seconds
 }
 
+/// Bytes a second, in millions, that one thread writes to a new file in `folder` and makes
+/// durable.
+fn disk(folder: &Path, megabytes: u64) -> f64 {
+    let path = folder.join("raw");
+    let piece = vec![7; 1_000_000];
+    let start = Instant::now();
+    let mut file = File::create(&path).expect("a file");
+    for _ in 0..megabytes {
+        file.write_all(&piece).expect("the disk takes it");
+    }
+    file.sync_all().expect("the disk keeps it");
+    let seconds = start.elapsed().as_secs_f64();
+    std::fs::remove_file(&path).expect("the file goes");
+    megabytes as f64 / seconds
+}
+
+/// Bytes and seconds of the largest transfer a node installed, by its log: from the request to
+/// the end of the install.
+fn largest_transfer(log: &str) -> (f64, f64) {
+    let field = |line: &str, name: &str| -> f64 {
+        let value = line.split_whitespace().find_map(|it| it.strip_prefix(name));
+        let value = value.and_then(|it| it.parse().ok());
+        value.unwrap_or_else(|| panic!("{name} in {line}"))
+    };
+    let installed = log
+        .lines()
+        .filter(|line| line.contains("state transfer installed"));
+    let transfers = installed.map(|line| {
+        (
+            field(line, "bytes="),
+            (field(line, "millis=") / 1e3).max(0.01),
+        )
+    });
+    transfers
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("the partition was transferred")
+}
+
 /// Sends batches of 100 messages of 1,000 bytes, one after the other, until told to stop; how
 /// many a second were taken.
 async fn writes(client: Arc<IggyClient>, seed: u64, stop: Arc<AtomicBool>) -> f64 {
@@ -82,7 +122,7 @@ async fn catch_up_figures() {
     scene
         .fill(&client, ("large", 0), megabytes, (1_000, 1_000))
         .await;
-    let raw = loopback();
+    let (raw, disk) = (loopback(), disk(&scene.cluster.data(0), megabytes));
 
     // Alone.
     let joiner = (scene.cluster.primary() + 1) % 3;
@@ -91,11 +131,8 @@ async fn catch_up_figures() {
     let start = Instant::now();
     scene.wait_joined(joiner);
     let alone = start.elapsed().as_secs_f64();
-    let log = scene.cluster.log_text(joiner);
-    assert!(
-        log.contains("state transfer installed"),
-        "the partition was transferred"
-    );
+    let (bytes, seconds) = largest_transfer(&scene.cluster.log_text(joiner));
+    assert!(bytes >= megabytes as f64 * 1e6, "all of it was transferred");
 
     // While writers go on.
     let (client, seed) = (Arc::new(client), scene.seed);
@@ -116,11 +153,18 @@ async fn catch_up_figures() {
     .await;
     client.shutdown().await.expect("the client closes");
 
-    let rate = megabytes as f64 / alone;
+    let (rate, pull) = (megabytes as f64 / alone, bytes / 1e6 / seconds);
     println!("figures for {megabytes} MB");
     println!("loopback, one stream: {raw:.0} MB/s");
+    println!("one file, written and synced: {disk:.0} MB/s");
     println!(
-        "start to caught up, nothing else to do: {alone:.2} s, {rate:.0} MB/s, {:.3} of it",
+        "transfer, request to installed: {seconds:.2} s, {pull:.0} MB/s, {:.3} of loopback, {:.3} \
+         of disk",
+        pull / raw,
+        pull / disk
+    );
+    println!(
+        "start to caught up, nothing else to do: {alone:.2} s, {rate:.0} MB/s, {:.3} of loopback",
         rate / raw
     );
     println!("start to caught up while a client writes: {loaded:.2} s");

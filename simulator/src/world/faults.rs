@@ -335,14 +335,19 @@ impl World {
         if self.options.replicas < 3 || !self.may_wipe(node) {
             return false;
         }
+        self.wipe(node);
+        self.start_later(node);
+        true
+    }
+
+    /// A node goes down and loses its disk.
+    pub(crate) fn wipe(&mut self, node: u8) {
         self.crash(node, CrashMode::LoseAll);
         self.log(|| format!("n{node} loses its disk"));
         self.nodes[usize::from(node)].disk.wipe();
         self.oracles.promises.wipe(node);
         self.oracles.files.forget(node);
         self.oracles.truncation.wipe(node);
-        self.start_later(node);
-        true
     }
 
     fn fault_stop(&mut self) -> bool {
@@ -360,7 +365,7 @@ impl World {
 
     /// A wiped node forgets its votes too: every group must be able to do without it, and all
     /// others must hold everything.
-    fn may_wipe(&self, node: u8) -> bool {
+    pub(crate) fn may_wipe(&self, node: u8) -> bool {
         let Some(machine) = &self.nodes[usize::from(node)].machine else {
             return false;
         };

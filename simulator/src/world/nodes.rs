@@ -227,8 +227,14 @@ impl World {
         let spared = self.options.disk.has_errors() && !self.may_forget(node);
         self.nodes[index].disk.spare(spared);
         self.nodes[index].disk.run_until(now);
+        if self.is_sprung(node, false) {
+            return self.spring(node);
+        }
         while let Some(completion) = self.nodes[index].disk.poll() {
             self.give(node, Cause::Disk(completion));
+        }
+        if self.is_sprung(node, true) {
+            return self.spring(node);
         }
         self.wake_disk(node);
     }

@@ -353,6 +353,15 @@ impl World {
         {
             counters.add("transfers installed", 1);
         }
+        if (before.transfer_stage, after.transfer_stage)
+            == (TransferStage::Installing, TransferStage::Idle)
+        {
+            let plane = match group.is_metadata() {
+                true => "transfers installed: metadata",
+                false => "transfers installed: partition",
+            };
+            counters.add(plane, 1);
+        }
         if after.transfer_stage == TransferStage::Fetching
             && before.transfer_stage != TransferStage::Fetching
         {

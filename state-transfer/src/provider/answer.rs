@@ -1,4 +1,4 @@
-//! Every frame a provider sends: the refusal, the descriptor, the chunk.
+//! Every frame a provider makes: the refusal, the descriptor, the chunk.
 
 use biplane_wire::{Command, Message, StateChunkHeader, StateTransferTargetHeader};
 
@@ -37,14 +37,13 @@ impl Provider {
         header
     }
 
-    pub(super) fn send_chunk(
+    pub(super) fn chunk(
         &self,
         ticket: &Ticket,
         artifact: u32,
         offset: u64,
         bytes: &[u8],
-        out: &mut Vec<ProvideOutput>,
-    ) {
+    ) -> Message {
         let mut header = StateChunkHeader::new(Command::StateChunk);
         header.frame.set_cluster(self.config.cluster);
         header.frame.set_replica(self.config.replica);
@@ -52,10 +51,6 @@ impl Provider {
         header.set_group(ticket.group);
         header.set_artifact(artifact);
         header.set_offset(offset);
-        let message = Message::sealed(header, bytes);
-        out.push(ProvideOutput::Send {
-            to: ticket.replica,
-            message,
-        });
+        Message::sealed(header, bytes)
     }
 }

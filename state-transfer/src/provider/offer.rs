@@ -86,6 +86,8 @@ pub(super) struct Pending {
     /// Entries whose digest is known, in manifest order.
     pub(super) entries: Vec<ManifestEntry>,
     pub(super) hashed: u64,
+    /// Hashing goes on in the next tick.
+    pub(super) stalled: bool,
     pub(super) ticks: u32,
 }
 
@@ -101,8 +103,29 @@ pub(super) struct Offer {
     pub(super) idle: u32,
     /// The last byte of the last artifact was served.
     pub(super) finished: bool,
-    /// The chunk being read from storage.
-    pub(super) reading: Option<(u32, u64)>,
+    /// Chunks being read from storage, and the one read before it was asked for.
+    pub(super) pieces: Vec<Piece>,
+    /// A request that waits for the next tick, with the length it asked for.
+    pub(super) delayed: Option<(Place, u32)>,
+}
+
+/// Where a chunk of a stored artifact stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Index in the manifest.
+    pub(super) artifact: u32,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+/// A chunk that is being read, or that was read ahead.
+#[derive(Clone)]
+pub(super) struct Piece {
+    pub(super) place: Place,
+    /// It was asked for and goes out as soon as it is read.
+    pub(super) wanted: bool,
+    /// The frame, once it was read.
+    pub(super) chunk: Option<Message>,
 }
 
 /// What a chunk request comes to.
@@ -140,6 +163,23 @@ impl Offer {
                 }
             }
         }
+    }
+
+    /// What a receiver asks for after a chunk, if it goes on with chunks of `want` bytes and
+    /// that is stored.
+    pub(super) fn after(&self, place: Place, want: u32, most: u32) -> Option<Place> {
+        let end = place.offset.saturating_add(u64::from(place.len));
+        let next = [(place.artifact, end), (place.artifact + 1, 0)].into_iter();
+        next.into_iter().find_map(|(artifact, offset)| {
+            match self.plan(artifact, offset, want, most) {
+                ChunkPlan::Read { len, .. } => Some(Place {
+                    artifact,
+                    offset,
+                    len,
+                }),
+                ChunkPlan::Bytes(_) | ChunkPlan::Outside => None,
+            }
+        })
     }
 
     /// Notes that a chunk went out.

@@ -1,6 +1,6 @@
 //! How an attempt ends, and what follows (chapter 04 section 3.8).
 
-use biplane_wire::{ReplicaId, StateTransferTargetHeader};
+use biplane_wire::{ManifestEntry, ReplicaId, StateTransferTargetHeader};
 
 use super::peers::next_peer;
 use super::report::{Ended, PullOutput};
@@ -45,6 +45,20 @@ impl Puller {
         }
         self.failed = self.attempt.as_ref().map(|attempt| attempt.peer);
         self.fail(out);
+    }
+
+    /// As [`Puller::reject`], of an artifact that was reported complete: its content was looked
+    /// into afterwards, perhaps for another attempt than the one that runs.
+    pub fn disprove(&mut self, entry: &ManifestEntry, out: &mut Vec<PullOutput>) {
+        self.verified.remove(entry);
+        out.push(PullOutput::Discard { entry: *entry });
+        let fetch = self
+            .attempt
+            .as_ref()
+            .and_then(|attempt| attempt.fetch.as_ref());
+        if fetch.is_some_and(|fetch| fetch.offer.entries.contains(entry)) {
+            self.reject(None, out);
+        }
     }
 
     /// The pulled state is current.

@@ -234,6 +234,7 @@ pub(crate) struct Source {
     pub(crate) broken: Option<ReadError>,
     /// The ticket of an offer that is not built yet.
     pub(crate) ticket: Option<Ticket>,
+    pub(crate) load: Option<u64>,
 }
 
 impl Source {
@@ -279,6 +280,7 @@ impl Source {
             bytes_read: 0,
             broken: None,
             ticket: None,
+            load: None,
         }
     }
 
@@ -388,7 +390,7 @@ impl Source {
 
     pub(crate) fn tick(&mut self) -> Vec<(ReplicaId, Message)> {
         let mut out = Vec::new();
-        self.provider.tick(&mut out);
+        self.provider.tick(self.load, &mut out);
         self.absorb(out)
     }
 

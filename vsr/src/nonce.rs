@@ -1,26 +1,28 @@
-//! Session nonces: 128 bits from a seeded generator, never zero.
+//! Nonces: 128 bits from a seeded generator, never zero.
 //!
-//! A nonce tells the closing frames of one session from those of another, nothing more: the
-//! connections are authenticated. What matters is that it does not repeat, hence a seed that the
-//! owner draws anew at each boot.
+//! A nonce tells the frames of one repair session, or of one attempt at a state transfer, from
+//! those of another, nothing more: the connections are authenticated. What matters is that it
+//! does not repeat, hence a seed that the owner draws anew at each boot.
 
-use biplane_vsr::Prng;
+use crate::prng::Prng;
 
-/// A source of nonces.
+/// A source of nonces for the receiving sides of repair and state transfer (chapter 04).
 #[derive(Clone, Debug)]
-pub(crate) struct Nonces {
+pub struct Nonces {
     prng: Prng,
 }
 
 impl Nonces {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Nonces that follow from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self {
             prng: Prng::new(seed),
         }
     }
 
     /// The next nonce.
-    pub(crate) fn draw(&mut self) -> u128 {
+    pub fn draw(&mut self) -> u128 {
         loop {
             let high = u128::from(self.prng.next_u64());
             let nonce = high << 64 | u128::from(self.prng.next_u64());
