@@ -8,6 +8,7 @@
 mod cold_start;
 mod commit;
 mod frames;
+pub(crate) mod home;
 mod install;
 mod lost;
 mod maintenance;
@@ -33,6 +34,7 @@ use crate::admission;
 use crate::context::{Context, Queues};
 use crate::flush::Flusher;
 use crate::group::cold_start::ColdStart;
+use crate::group::home::Home;
 use crate::group::persist::LogGlue;
 use crate::group::polls::Polls;
 use crate::group::purge::Purge;
@@ -62,6 +64,7 @@ pub(crate) struct Group {
     segments: Segments,
     flusher: Flusher,
     offset_writer: OffsetWriter,
+    home: Home,
     superblock: SuperblockFile,
     log: LogGlue,
     requester: Requester,
@@ -201,11 +204,12 @@ impl Group {
 
     /// The next tick this group must be called on.
     pub(crate) fn next_wake(&self, now: u64) -> u64 {
-        if !self.is_quiet(now) {
+        if !self.is_still(now) {
             return now + 1;
         }
         (now + self.replica.ticks_to_wake())
             .min(self.retention_at)
+            .min(self.cold.wakes_at().unwrap_or(u64::MAX))
             .max(now + 1)
     }
 
@@ -240,6 +244,7 @@ impl Group {
         if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
             return;
         }
+        self.tick_home(context);
         self.tick_files(context);
         self.tick_purge(context);
         self.tick_polls(context);
@@ -255,9 +260,13 @@ impl Group {
     /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
     /// idle groups share one processor.
     fn is_quiet(&self, now: u64) -> bool {
+        self.is_still(now) && !self.cold.is_looking()
+    }
+
+    /// The same but for a look at the peers, which knows when it goes on.
+    fn is_still(&self, now: u64) -> bool {
         let applied = self.replica.commit_min();
-        self.settled_since
-            .is_some_and(|since| now > since + OBSERVED_TICKS)
+        self.rests(now)
             && applied == self.replica.commit_max()
             && applied == self.replica.op_head()
             && self.unflushed_since.is_none()
@@ -265,12 +274,21 @@ impl Group {
             && now < self.retention_at
             && !self.purge.is_due()
             && !(self.state.is_ahead && self.replica.is_primary())
-            && !self.cold.is_looking()
             && !self.requester.has_session()
             && !self.transfer.is_busy(&self.puller)
             && self.polls.is_idle()
             && !self.state.offsets.is_dirty()
             && self.superblock.failures() == 0
+            && !self.home.is_failing()
+    }
+
+    /// Whether the repair side has had its look. Where there is no log there is nothing to
+    /// repair, whatever the status: thousands of empty groups may elect at once.
+    fn rests(&self, now: u64) -> bool {
+        match self.settled_since {
+            Some(since) => now > since + OBSERVED_TICKS,
+            None => self.home.is_line(),
+        }
     }
 
     /// The connection to a peer came or went.
@@ -321,7 +339,7 @@ impl Group {
     /// The views this node promised for the group, for the folder that comes after this one.
     pub(crate) fn promises(&self) -> LoadedSuperblock {
         LoadedSuperblock {
-            record: self.superblock.newest().copied(),
+            record: self.promised(),
             sequence: 0,
         }
     }

@@ -22,6 +22,7 @@ use crate::reconcile::Slot;
 use crate::recovery::{self, NodeIdentity};
 use crate::retention;
 use crate::schedule::Schedule;
+use crate::shared_superblock::{Change, SharedSuperblock};
 use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
 use crate::strangers::Strangers;
 use crate::{reply, status};
@@ -60,6 +61,9 @@ pub struct PartitionPlane {
     pub(crate) closing: BTreeSet<GroupId>,
     /// Groups that asked to start over, and why.
     pub(crate) resets: Vec<(GroupId, String)>,
+    /// Promises of the groups without files, and changes on their way there.
+    pub(crate) shared: SharedSuperblock,
+    pub(crate) lines: Vec<Change>,
     pub(crate) schedule: Schedule,
     /// Groups that do not run: opening, closing.
     pub(crate) unsettled: BTreeSet<GroupId>,
@@ -108,13 +112,14 @@ impl PartitionPlane {
             replica_count,
             limits: provide,
         };
+        let identity = NodeIdentity {
+            cluster,
+            replica,
+            replica_count,
+        };
         Self {
             node: Node {
-                identity: NodeIdentity {
-                    cluster,
-                    replica,
-                    replica_count,
-                },
+                identity,
                 limits,
                 timers,
                 view_probe_attempts_max: config.view_probe_attempts_max,
@@ -124,6 +129,8 @@ impl PartitionPlane {
             outstanding: BTreeMap::new(),
             closing: BTreeSet::new(),
             resets: Vec::new(),
+            shared: SharedSuperblock::new(identity),
+            lines: Vec::new(),
             schedule: Schedule::default(),
             unsettled: BTreeSet::new(),
             retired: BTreeSet::new(),
@@ -146,6 +153,10 @@ impl PartitionPlane {
     /// Who this node is, for [`recovery::recover`].
     pub fn identity(&self) -> NodeIdentity {
         self.node.identity
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now
     }
 
     /// The bounds it runs with.
@@ -185,15 +196,18 @@ impl PartitionPlane {
                 self.each_group(out, |group, context| group.flush_all(context));
             }
         }
+        self.pass_lines(out);
         let until = out.len();
         self.count_requests(&out[from..until]);
         self.settle_slots(out);
+        self.pass_lines(out);
         self.count_requests(&out[until..]);
     }
 
     /// Reads the partition's folder and opens the group: [`recovery::recover`] followed by
     /// [`Input::OpenGroup`]. Blocks on the disk.
     pub fn open_group(&mut self, spec: GroupSpec, view: &dyn DiskView, out: &mut Outputs) {
+        self.shared.load(view);
         let recovered = recovery::recover(self.node.identity, &self.node.limits, &spec, view);
         self.step(
             Input::OpenGroup {
@@ -226,6 +240,7 @@ impl PartitionPlane {
             provider: &mut self.provider,
             resident_total: &mut self.resident_total,
             resets: &mut self.resets,
+            lines: &mut self.lines,
             scratch: &mut self.scratch,
         };
         (&mut self.slots, context)
@@ -266,6 +281,7 @@ impl PartitionPlane {
         self.repairs.begin_tick();
         self.pulls.begin_tick();
         self.take_resets(out);
+        self.shared.pump(self.now, out);
         self.tick_provider(out);
         for group in self.schedule.take(self.now) {
             let (slots, mut context) = self.parts(out);
@@ -309,18 +325,27 @@ impl PartitionPlane {
         }
     }
 
-    fn frame(&mut self, from: ReplicaId, frame: ReplicaFrame, out: &mut Outputs) {
+    pub(crate) fn frame(&mut self, from: ReplicaId, frame: ReplicaFrame, out: &mut Outputs) {
         let Some(group) = frame.route().filter(|group| group.unpack().is_some()) else {
             return;
         };
         match self.slots.get(&group) {
             Some(Slot::Running(running)) => {
                 let views = (running.spec.created_view, running.replica().view());
-                if self.strangers.admits(group, views, &frame) {
-                    self.visit(group, out, |group, context| {
-                        group.frame(from, frame, context)
-                    });
+                let waits = !running.home().has_files() && running.is_for_files(&frame);
+                if !self.strangers.admits(group, views, &frame) {
+                    return;
                 }
+                if waits {
+                    // What does not fit is dropped and sent again.
+                    let parked = Parked::Frame { from, frame };
+                    let _ = self.parking.park(group, parked, &self.node.limits);
+                    self.visit(group, out, |group, context| group.make_files(context));
+                    return;
+                }
+                self.visit(group, out, |group, context| {
+                    group.frame(from, frame, context)
+                });
             }
             Some(Slot::Refused { .. }) => {}
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
@@ -342,6 +367,9 @@ impl PartitionPlane {
             if *count == 0 {
                 self.outstanding.remove(&queues);
             }
+        }
+        if SharedSuperblock::owns(queues) {
+            return self.shared_disk(&done, out);
         }
         let Some(group) = self.owners.get(&queues).copied() else {
             return;
@@ -376,23 +404,38 @@ impl PartitionPlane {
         out: &mut Outputs,
     ) {
         match self.slots.get(&group) {
-            Some(Slot::Running(_)) => {
+            Some(Slot::Running(running)) => {
+                if !running.home().has_files() && running.replica().is_primary() {
+                    self.park_request(token, group, request, out);
+                    self.visit(group, out, |group, context| group.make_files(context));
+                    return;
+                }
                 self.visit(group, out, |group, context| {
                     group.submit(token, request, context)
                 });
             }
             Some(Slot::Refused { .. }) => refuse_without_group(token, &request, out),
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
-                let parked = Parked::Request {
-                    token,
-                    request,
-                    passes: 0,
-                };
-                let refused = self.parking.park(group, parked, &self.node.limits);
-                if let Err(Parked::Request { token, request, .. }) = refused {
-                    refuse_without_group(token, &request, out);
-                }
+                self.park_request(token, group, request, out);
             }
+        }
+    }
+
+    fn park_request(
+        &mut self,
+        token: u64,
+        group: GroupId,
+        request: FrameBuffer,
+        out: &mut Outputs,
+    ) {
+        let parked = Parked::Request {
+            token,
+            request,
+            passes: 0,
+        };
+        let refused = self.parking.park(group, parked, &self.node.limits);
+        if let Err(Parked::Request { token, request, .. }) = refused {
+            refuse_without_group(token, &request, out);
         }
     }
 

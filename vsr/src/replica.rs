@@ -130,6 +130,8 @@ pub struct Replica {
     /// Freshest heartbeat: view, then counter within it. A primary counts on from what it last
     /// accepted.
     pub(crate) heartbeat: (View, u64),
+    /// Heartbeats in a row that had nothing to say but that this primary lives.
+    pub(crate) heartbeats_idle: u8,
     pub(crate) probe_attempts: u8,
     /// Who else does not know who leads, as long as this replica does not.
     pub(crate) probers: Probers,
@@ -279,6 +281,8 @@ impl Replica {
         }
         if connected {
             self.connected.insert(replica);
+            // It may have missed something that all others know by now.
+            self.hasten_heartbeat();
         } else {
             self.connected.remove(replica);
         }

@@ -136,6 +136,20 @@ impl TimerSet {
         self.wake_at(deadline);
     }
 
+    /// As [`TimerSet::start`], with an interval of its own this time.
+    pub(crate) fn start_for(&mut self, name: TimerName, interval: u32) {
+        self.start(name);
+        self.timer_mut(name).deadline = self.now + u64::from(interval);
+    }
+
+    /// Due after the full interval at the latest, on a running timer only.
+    pub(crate) fn hasten(&mut self, name: TimerName) {
+        let latest = self.now + u64::from(self.timer(name).interval);
+        if self.is_running(name) && self.timer(name).deadline > latest {
+            self.start(name);
+        }
+    }
+
     /// As [`TimerSet::start`], on a running timer only.
     pub(crate) fn reset(&mut self, name: TimerName) {
         if self.is_running(name) {

@@ -10,6 +10,7 @@ use biplane_wire::{Op, Operation, PrepareHeader, View};
 
 use super::Group;
 use super::cold_start::ColdStart;
+use super::home::Home;
 use super::persist::LogGlue;
 use super::polls::Polls;
 use super::purge::Purge;
@@ -50,6 +51,7 @@ impl Group {
             queues,
             superblock,
             begin,
+            line,
             ..
         } = opening;
         let node = context.node;
@@ -96,6 +98,10 @@ impl Group {
             segments,
             flusher: Flusher::default(),
             offset_writer: OffsetWriter::default(),
+            home: line.map_or(Home::Files, |(view, log_view)| Home::Line {
+                view,
+                log_view,
+            }),
             superblock,
             log: LogGlue::new(wal, commit_min),
             transfer: TransferIn::default(),

@@ -276,6 +276,7 @@ impl Replica {
         self.pending.start_view = true;
         self.abandon_transfer(cx);
         self.stop_view_change_timers();
+        self.heartbeats_idle = 0;
         self.timers.start(TimerName::Commit);
         self.rebuild_pipeline();
         cx.out
