@@ -241,8 +241,12 @@ impl Group {
         self.catch_up(context.now - 1);
         self.ticked_at = context.now;
         self.step_replica(vsr::Input::Tick { wall_micros }, context);
-        if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
-            return;
+        if self.is_quiet(context.now) {
+            // A heartbeat, and nothing that comes of it.
+            self.translate(context);
+            if self.is_quiet(context.now) {
+                return;
+            }
         }
         self.tick_home(context);
         self.tick_files(context);
@@ -259,7 +263,7 @@ impl Group {
 
     /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
     /// idle groups share one processor.
-    fn is_quiet(&self, now: u64) -> bool {
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
         self.is_still(now) && !self.cold.is_looking()
     }
 

@@ -274,7 +274,7 @@ pub(crate) fn folder_steps(paths: &Paths) -> [DiskOp; 2] {
     })
 }
 
-pub(crate) fn segment_steps(paths: &Paths, start: u64) -> Vec<DiskOp> {
+fn segment_steps(paths: &Paths, start: u64) -> Vec<DiskOp> {
     let create = |path| DiskOp::Write {
         path,
         offset: 0,

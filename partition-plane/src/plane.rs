@@ -534,8 +534,11 @@ impl PartitionPlane {
     /// The groups that run here and have not applied everything they know to be committed, or
     /// are busy with a repair or a transfer.
     pub fn lagging(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.groups()
-            .filter(|id| self.running(*id).is_some_and(Group::is_lagging))
+        let lags = |(group, slot): (&GroupId, &Slot)| match slot {
+            Slot::Running(running) if running.is_lagging() => Some(*group),
+            _ => None,
+        };
+        self.slots.iter().filter_map(lags)
     }
 
     /// How far the journal repair of a group is; `None` when there is none.

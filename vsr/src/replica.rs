@@ -5,6 +5,19 @@
 //! may be said by then. So no handler runs inside another, and a check at the top of one holds
 //! to its end.
 
+/// A line about a transition: `info`, but `debug` where nothing is at stake. Ten thousand groups
+/// that nobody has written to elect with the failure of one node.
+macro_rules! transition {
+    ($replica:expr, $($fields:tt)*) => {
+        if $replica.config.group.is_metadata() || $replica.op_head > biplane_wire::Op::ZERO {
+            tracing::info!($($fields)*);
+        } else {
+            tracing::debug!($($fields)*);
+        }
+    };
+}
+use transition;
+
 mod backup;
 mod boot;
 mod commit;
@@ -316,6 +329,12 @@ impl Replica {
         self.op_head
     }
 
+    /// Whether the status is Normal.
+    #[must_use]
+    pub fn is_normal(&self) -> bool {
+        self.status == Status::Normal
+    }
+
     /// Primary of the current view.
     #[must_use]
     pub fn primary(&self) -> ReplicaId {
@@ -387,6 +406,16 @@ impl Replica {
     #[must_use]
     pub fn ticks_to_wake(&self) -> u64 {
         self.timers.ticks_to_wake()
+    }
+
+    /// Moves the first heartbeat, or the first probe, to some tick of its interval, chosen by
+    /// `seed`. Replicas of thousands of groups that are opened on one tick would all speak on one
+    /// tick for ever after. A backup does not hear less for it: its own first deadline, an
+    /// election, stays where it is.
+    pub fn stagger(&mut self, seed: u64) {
+        for name in [TimerName::Commit, TimerName::Probe] {
+            self.timers.stagger(name, seed);
+        }
     }
 
     /// Lets `count` ticks pass that have no effect: fewer than [`Replica::ticks_to_wake`].

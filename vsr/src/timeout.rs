@@ -142,6 +142,15 @@ impl TimerSet {
         self.timer_mut(name).deadline = self.now + u64::from(interval);
     }
 
+    /// Due at some tick of the interval that begins now, on a running timer only.
+    pub(crate) fn stagger(&mut self, name: TimerName, seed: u64) {
+        if self.is_running(name) {
+            let deadline = self.now + 1 + seed % u64::from(self.timer(name).interval);
+            self.timer_mut(name).deadline = deadline;
+            self.wake_at(deadline);
+        }
+    }
+
     /// Due after the full interval at the latest, on a running timer only.
     pub(crate) fn hasten(&mut self, name: TimerName) {
         let latest = self.now + u64::from(self.timer(name).interval);
@@ -249,6 +258,21 @@ mod tests {
             set.start(TimerName::Prepare);
             assert_eq!(ticks_until_due(&mut set, TimerName::Prepare), 25);
         }
+    }
+
+    #[test]
+    fn a_timer_that_is_staggered_comes_within_its_interval_at_any_tick() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let mut set = TimerSet::new([25; 7]);
+            set.start(TimerName::Probe);
+            set.wake_at(1);
+            set.stagger(TimerName::Probe, seed);
+            set.stagger(TimerName::Commit, seed);
+            assert!(!set.is_running(TimerName::Commit));
+            seen.insert(ticks_until_due(&mut set, TimerName::Probe));
+        }
+        assert_eq!(seen, (1..=25).collect());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use biplane_wire::{Op, ReplicaFrame, View};
 
 use super::Group;
 use crate::context::Context;
-use crate::opening::{folder_steps, generation_step, segment_steps};
+use crate::opening::{folder_steps, generation_step};
 use crate::paths::Paths;
 use crate::script::{Progress, Script};
 use crate::shared_superblock::{Change, Line};
@@ -102,7 +102,15 @@ impl Group {
             self.purge.applied(),
             self.spec.created_revision,
         ));
-        steps.extend(segment_steps(&self.paths, 0));
+        // Their names are durable with the superblock's, in whose folder they are.
+        steps.extend(
+            [self.paths.log(0), self.paths.index(0)].map(|path| DiskOp::Write {
+                path,
+                offset: 0,
+                data: Vec::new(),
+                sync: false,
+            }),
+        );
         steps.push(first_superblock(&self.paths, &record));
         let script = Script::start(self.queues.files(), steps, context);
         self.home = Home::Making(Box::new(Making {

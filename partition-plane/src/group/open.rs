@@ -119,7 +119,8 @@ impl Group {
             stats,
             trouble: None,
         };
-        group.stagger(seed);
+        // Otherwise thousands of frames would go at once into queues that drop what does not fit.
+        group.replica.stagger(seed);
         group.begin(log_out, context);
         Ok(group)
     }
@@ -303,16 +304,6 @@ fn puller_config(group: biplane_wire::GroupId, node: &Node, seed: u64) -> Puller
 }
 
 impl Group {
-    /// Groups opened on one tick would send their heartbeats, or their probes, on one tick for
-    /// ever after, thousands at once into queues that drop what does not fit. Each therefore
-    /// begins as if some ticks had passed. A backup does not: its first deadline is an election.
-    fn stagger(&mut self, seed: u64) {
-        let recovering = self.replica.status().status == vsr::Status::Recovering;
-        if self.replica.is_primary() || recovering {
-            self.replica.skip_ticks(seed % self.replica.ticks_to_wake());
-        }
-    }
-
     fn begin(&mut self, outputs: Vec<biplane_journal::WalOutput>, context: &mut Context<'_>) {
         for output in outputs {
             if let biplane_journal::WalOutput::Disk(request) = output {

@@ -67,7 +67,8 @@ pub(super) async fn run(
         info!(%peer, replaced, key, withheld, "replica connected");
     }
     shared.events.send(PeerEvent::Up { replica: peer }).await;
-    let writer = runtime::spawn(write(writer, queue, socket.clone(), Arc::clone(&shared)));
+    let ends = (queue, Arc::clone(&link));
+    let writer = runtime::spawn(write(writer, ends, socket.clone(), Arc::clone(&shared)));
     let end = match read(peer, &mut reader, deframer, &link, &shared).await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -170,7 +171,7 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
 /// the closed socket, and the reader of this link by the same.
 async fn write(
     mut writer: Writer,
-    queue: Receiver<Message>,
+    (queue, link): (Receiver<Message>, Arc<Link>),
     socket: TcpStream,
     shared: Arc<Shared>,
 ) {
@@ -184,6 +185,7 @@ async fn write(
                 Err(_) => break,
             }
         }
+        batch.iter().for_each(|message| link.taken(message));
         let frames = batch.len() as u64;
         if let Err(error) = writer.write_batch(&batch).await {
             debug!(%error, "writing to a replica failed");

@@ -18,7 +18,7 @@ pub(crate) const TOPICS: u32 = 3;
 pub(crate) const PARTITIONS: u32 = 2;
 
 /// Connections that create at the same time: each has one request under way.
-const CONNECTIONS: usize = 32;
+pub(crate) const CONNECTIONS: usize = 32;
 /// Time for one request, retries included.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Status codes that ask for a retry.
@@ -82,12 +82,11 @@ fn create_one(client: &mut RawClient, index: u32, slowest: &mut Duration) {
     }
 }
 
-/// Creates `streams` streams at the primary, with all their topics.
-pub(crate) fn create(primary: SocketAddr, streams: u32) -> Created {
+/// Creates `streams` streams by connections to the primary, with all their topics.
+pub(crate) fn create(clients: Vec<RawClient>, streams: u32) -> Created {
     let next = AtomicU32::new(0);
     let start = Instant::now();
-    let work = || {
-        let mut client = RawClient::login(primary).expect("a login");
+    let work = |mut client: RawClient| {
         let mut slowest = Duration::ZERO;
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +101,10 @@ pub(crate) fn create(primary: SocketAddr, streams: u32) -> Created {
         }
     };
     let slowest = thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(work)).collect();
+        let (work, clients) = (&work, clients.into_iter());
+        let workers: Vec<_> = clients
+            .map(|client| scope.spawn(move || work(client)))
+            .collect();
         let times = workers
             .into_iter()
             .map(|worker| worker.join().expect("the requests are taken"));
