@@ -11,6 +11,7 @@ use biplane_wire::{GroupId, Message, ReplicaId};
 
 use crate::io::{Output, Outputs};
 use crate::limits::Limits;
+use crate::pace::Pace;
 use crate::recovery::NodeIdentity;
 use crate::reply::Confirmations;
 use crate::shared_superblock::Change;
@@ -118,6 +119,8 @@ pub(crate) struct Context<'a> {
     pub(crate) resets: &'a mut Vec<(GroupId, String)>,
     /// Changes of lines in the shared superblock.
     pub(crate) lines: &'a mut Vec<Change>,
+    /// Elections of all groups.
+    pub(crate) pace: &'a mut Pace,
     /// Scratch space, so that a step of an idle group allocates nothing.
     pub(crate) scratch: &'a mut Scratch,
 }

@@ -235,6 +235,17 @@ impl Group {
         }
     }
 
+    /// As [`Group::tick`], but a backup that is about to stand for election waits for its turn.
+    /// Its clock stands still meanwhile: should the primary be heard, nothing was missed.
+    pub(crate) fn tick_in_turn(&mut self, context: &mut Context<'_>) {
+        self.catch_up(context.now - 1);
+        if self.replica.gives_up_next_tick() && !context.pace.may_elect(context.now) {
+            self.ticked_at = context.now;
+            return;
+        }
+        self.tick(context);
+    }
+
     /// Ten milliseconds passed.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
         let wall_micros = context.wall_micros;

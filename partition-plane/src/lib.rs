@@ -45,6 +45,7 @@ mod limits;
 mod log_state;
 pub mod offset_request;
 mod opening;
+mod pace;
 mod parking;
 mod paths;
 mod plane;

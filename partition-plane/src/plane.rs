@@ -10,22 +10,23 @@ use biplane_journal::{DiskCompletion, DiskView, QueueId};
 use biplane_repair as repair;
 use biplane_state_transfer as transfer;
 use biplane_vsr as vsr;
-use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId, RoutedRequestHeader};
+use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId};
 
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::{self, Context, Node, Queues, Scratch};
 use crate::group::Group;
 use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
 use crate::limits::Limits;
-use crate::parking::{Parked, Parking};
+use crate::pace::Pace;
+use crate::parking::{Parked, Parking, refuse_without_group};
 use crate::reconcile::Slot;
 use crate::recovery::{self, NodeIdentity};
 use crate::retention;
 use crate::schedule::Schedule;
 use crate::shared_superblock::{Change, SharedSuperblock};
 use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
+use crate::status;
 use crate::strangers::Strangers;
-use crate::{reply, status};
 
 /// Repair sessions of all groups at once, and how many may start in one tick.
 const REPAIRS_LIVE_MAX: u32 = 64;
@@ -64,6 +65,7 @@ pub struct PartitionPlane {
     /// Promises of the groups without files, and changes on their way there.
     pub(crate) shared: SharedSuperblock,
     pub(crate) lines: Vec<Change>,
+    pace: Pace,
     pub(crate) schedule: Schedule,
     /// Groups that do not run: opening, closing.
     pub(crate) unsettled: BTreeSet<GroupId>,
@@ -131,6 +133,7 @@ impl PartitionPlane {
             resets: Vec::new(),
             shared: SharedSuperblock::new(identity),
             lines: Vec::new(),
+            pace: Pace::default(),
             schedule: Schedule::default(),
             unsettled: BTreeSet::new(),
             retired: BTreeSet::new(),
@@ -241,6 +244,7 @@ impl PartitionPlane {
             resident_total: &mut self.resident_total,
             resets: &mut self.resets,
             lines: &mut self.lines,
+            pace: &mut self.pace,
             scratch: &mut self.scratch,
         };
         (&mut self.slots, context)
@@ -288,7 +292,7 @@ impl PartitionPlane {
             let Some(Slot::Running(running)) = slots.get_mut(&group) else {
                 continue;
             };
-            running.tick(&mut context);
+            running.tick_in_turn(&mut context);
             let wake = running.next_wake(context.now);
             self.schedule.set(group, wake);
         }
@@ -587,15 +591,4 @@ impl PartitionPlane {
             }
         }
     }
-}
-
-pub(crate) fn refuse_without_group(token: u64, request: &FrameBuffer, out: &mut Outputs) {
-    let header = request.header::<RoutedRequestHeader>();
-    let status = status::NOT_ACCEPTED;
-    let message = reply::refused_without_group(header, status);
-    out.push(Output::Reply {
-        token,
-        status,
-        message,
-    });
 }

@@ -408,14 +408,25 @@ impl Replica {
         self.timers.ticks_to_wake()
     }
 
-    /// Moves the first heartbeat, or the first probe, to some tick of its interval, chosen by
-    /// `seed`. Replicas of thousands of groups that are opened on one tick would all speak on one
-    /// tick for ever after. A backup does not hear less for it: its own first deadline, an
-    /// election, stays where it is.
-    pub fn stagger(&mut self, seed: u64) {
-        for name in [TimerName::Commit, TimerName::Probe] {
-            self.timers.stagger(name, seed);
+    /// Moves the first heartbeat to some tick of its interval, chosen by `seed`. Primaries of
+    /// thousands of groups that begin on one tick would all speak on one tick for ever after. A
+    /// backup does not hear less for it: its own first deadline, an election, stays where it is.
+    pub fn stagger_heartbeat(&mut self, seed: u64) {
+        self.timers.stagger(TimerName::Commit, seed);
+    }
+
+    /// Lets a restarted replica ask so many ticks later who leads. For hosts of thousands of
+    /// groups, which cannot all elect at once.
+    pub fn put_off_probe(&mut self, ticks: u64) {
+        if self.timers.is_running(TimerName::Probe) {
+            self.timers.put_off(TimerName::Probe, ticks);
         }
+    }
+
+    /// Whether the next tick is one on which this backup has waited for its primary long enough.
+    #[must_use]
+    pub fn gives_up_next_tick(&self) -> bool {
+        self.is_normal() && !self.leads() && self.timers.is_due_next(TimerName::Heartbeat)
     }
 
     /// Lets `count` ticks pass that have no effect: fewer than [`Replica::ticks_to_wake`].

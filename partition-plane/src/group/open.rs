@@ -120,7 +120,10 @@ impl Group {
             trouble: None,
         };
         // Otherwise thousands of frames would go at once into queues that drop what does not fit.
-        group.replica.stagger(seed);
+        group.replica.stagger_heartbeat(seed);
+        if !group.replica.is_normal() {
+            group.replica.put_off_probe(context.pace.turn(context.now));
+        }
         group.begin(log_out, context);
         Ok(group)
     }
