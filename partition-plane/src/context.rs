@@ -11,8 +11,10 @@ use biplane_wire::{GroupId, Message, ReplicaId};
 
 use crate::io::{Output, Outputs};
 use crate::limits::Limits;
+use crate::pace::Pace;
 use crate::recovery::NodeIdentity;
 use crate::reply::Confirmations;
+use crate::shared_superblock::Change;
 
 /// Top bit pattern of every disk queue of this plane.
 const QUEUE_MARK: u64 = 1 << 62;
@@ -42,10 +44,15 @@ impl Node {
 pub(crate) struct Queues(u64);
 
 impl Queues {
-    /// The queues of the `slot`-th group opened since the node started; slots are never reused,
-    /// so an answer for a closed group finds nobody.
+    /// The queues of the `slot`-th group opened since the node started, counted from 1; slots are
+    /// never reused, so an answer for a closed group finds nobody.
     pub(crate) fn of_slot(slot: u64) -> Self {
         Self(slot)
+    }
+
+    /// The queues of what all groups share.
+    pub(crate) fn shared() -> Self {
+        Self(0)
     }
 
     /// Whose queue this is.
@@ -110,6 +117,10 @@ pub(crate) struct Context<'a> {
     pub(crate) resident_total: &'a mut usize,
     /// Groups that ask to be taken down and opened again without data, and why.
     pub(crate) resets: &'a mut Vec<(GroupId, String)>,
+    /// Changes of lines in the shared superblock.
+    pub(crate) lines: &'a mut Vec<Change>,
+    /// Elections of all groups.
+    pub(crate) pace: &'a mut Pace,
     /// Scratch space, so that a step of an idle group allocates nothing.
     pub(crate) scratch: &'a mut Scratch,
 }

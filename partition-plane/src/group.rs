@@ -8,6 +8,7 @@
 mod cold_start;
 mod commit;
 mod frames;
+pub(crate) mod home;
 mod install;
 mod lost;
 mod maintenance;
@@ -34,6 +35,7 @@ use crate::admission;
 use crate::context::{Context, Queues};
 use crate::flush::Flusher;
 use crate::group::cold_start::ColdStart;
+use crate::group::home::Home;
 use crate::group::persist::LogGlue;
 use crate::group::polls::Polls;
 use crate::group::purge::Purge;
@@ -63,6 +65,7 @@ pub(crate) struct Group {
     segments: Segments,
     flusher: Flusher,
     offset_writer: OffsetWriter,
+    home: Home,
     superblock: SuperblockFile,
     log: LogGlue,
     requester: Requester,
@@ -202,11 +205,12 @@ impl Group {
 
     /// The next tick this group must be called on.
     pub(crate) fn next_wake(&self, now: u64) -> u64 {
-        if !self.is_quiet(now) {
+        if !self.is_still(now) {
             return now + 1;
         }
         (now + self.replica.ticks_to_wake())
             .min(self.retention_at)
+            .min(self.cold.wakes_at().unwrap_or(u64::MAX))
             .max(now + 1)
     }
 
@@ -232,15 +236,31 @@ impl Group {
         }
     }
 
+    /// As [`Group::tick`], but a backup that is about to stand for election waits for its turn.
+    /// Its clock stands still meanwhile: should the primary be heard, nothing was missed.
+    pub(crate) fn tick_in_turn(&mut self, context: &mut Context<'_>) {
+        self.catch_up(context.now - 1);
+        if self.replica.gives_up_next_tick() && !context.pace.may_elect(context.now) {
+            self.ticked_at = context.now;
+            return;
+        }
+        self.tick(context);
+    }
+
     /// Ten milliseconds passed.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
         let wall_micros = context.wall_micros;
         self.catch_up(context.now - 1);
         self.ticked_at = context.now;
         self.step_replica(vsr::Input::Tick { wall_micros }, context);
-        if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
-            return;
+        if self.is_quiet(context.now) {
+            // A heartbeat, and nothing that comes of it.
+            self.translate(context);
+            if self.is_quiet(context.now) {
+                return;
+            }
         }
+        self.tick_home(context);
         self.tick_files(context);
         self.tick_purge(context);
         self.tick_polls(context);
@@ -255,10 +275,14 @@ impl Group {
 
     /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
     /// idle groups share one processor.
-    fn is_quiet(&self, now: u64) -> bool {
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        self.is_still(now) && !self.cold.is_looking()
+    }
+
+    /// The same but for a look at the peers, which knows when it goes on.
+    fn is_still(&self, now: u64) -> bool {
         let applied = self.replica.commit_min();
-        self.settled_since
-            .is_some_and(|since| now > since + OBSERVED_TICKS)
+        self.rests(now)
             && applied == self.replica.commit_max()
             && applied == self.replica.op_head()
             && self.unflushed_since.is_none()
@@ -266,13 +290,22 @@ impl Group {
             && now < self.retention_at
             && !self.purge.is_due()
             && !(self.state.is_ahead && self.replica.is_primary())
-            && !self.cold.is_looking()
             && !self.requester.has_session()
             && !self.transfer.is_busy(&self.puller)
             && !self.transfer.offers_wanted.hold_requests()
             && self.polls.is_idle()
             && !self.state.offsets.is_dirty()
             && self.superblock.failures() == 0
+            && !self.home.is_failing()
+    }
+
+    /// Whether the repair side has had its look. Where there is no log there is nothing to
+    /// repair, whatever the status: thousands of empty groups may elect at once.
+    fn rests(&self, now: u64) -> bool {
+        match self.settled_since {
+            Some(since) => now > since + OBSERVED_TICKS,
+            None => self.home.is_line(),
+        }
     }
 
     /// The connection to a peer came or went.
@@ -323,7 +356,7 @@ impl Group {
     /// The views this node promised for the group, for the folder that comes after this one.
     pub(crate) fn promises(&self) -> LoadedSuperblock {
         LoadedSuperblock {
-            record: self.superblock.newest().copied(),
+            record: self.promised(),
             sequence: 0,
         }
     }

@@ -10,13 +10,15 @@ use biplane_journal::{
 };
 use biplane_wire::{Op, View};
 
-use crate::context::{Context, Queues};
+use crate::context::{Context, Node, Queues};
+use crate::group::home::first_superblock;
 use crate::io::{GroupSpec, PollQuery};
 use crate::paths::{CONSUMERS, GROUPS, Paths};
 use crate::purge_record;
 use crate::recovery::{Recovered, Verdict, incarnation_mark};
 use crate::script::{Progress, Script};
 use crate::segments::Segment;
+use crate::shared_superblock::Line;
 
 /// How the replica of an opened group starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub(crate) struct Opening {
     pub(crate) queues: Queues,
     pub(crate) superblock: SuperblockFile,
     pub(crate) begin: Begin,
+    /// The views in its line of the shared superblock, for a group that stays without files.
+    pub(crate) line: Option<(View, View)>,
     /// Polls that came early: what was recovered is served, not denied.
     pub(crate) polls: Vec<(u64, PollQuery)>,
     script: Script,
@@ -45,6 +49,7 @@ impl Opening {
     pub(crate) fn start(
         spec: GroupSpec,
         mut recovered: Recovered,
+        line: Option<Line>,
         queues: Queues,
         context: &mut Context<'_>,
     ) -> Option<Self> {
@@ -78,9 +83,21 @@ impl Opening {
             }
         }
         steps.extend(folder_steps(&paths));
+        // A policy that needs files from the start was chosen for a group that had none: what
+        // it promised so far goes where its promises will be.
+        let line = line.filter(|_| recovered.superblock.record.is_none());
+        if let Some(line) = line {
+            let record = first_record(&spec, Begin::Used, Some(line), context.node);
+            steps.push(first_superblock(&paths, &record));
+            recovered.superblock = LoadedSuperblock {
+                record: Some(record),
+                sequence: 1,
+            };
+        }
         if recovered.verdict != Verdict::Usable {
             recovered.applied_generation = spec.purge_generation;
-            steps.extend(generation_step(&paths, &spec));
+            let (generation, revision) = (spec.purge_generation, spec.created_revision);
+            steps.extend(generation_step(&paths, generation, revision));
         }
         if recovered.segments.is_empty() {
             let start = recovered
@@ -103,8 +120,47 @@ impl Opening {
             queues,
             superblock,
             begin,
+            line: None,
             polls: Vec::new(),
             script,
+        })
+    }
+
+    /// A group that nobody has written to: there is nothing to bring in order. `line` is what
+    /// the shared superblock has of it.
+    pub(crate) fn start_dormant(
+        spec: GroupSpec,
+        line: Option<Line>,
+        queues: Queues,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let paths = Paths::new(spec.group.unpack()?);
+        let begin = match line {
+            None if spec.is_new => Begin::Fresh,
+            _ => Begin::Used,
+        };
+        let first = first_record(&spec, begin, line, context.node);
+        let mut recovered = Recovered::bare(Verdict::Absent);
+        recovered.applied_generation = spec.purge_generation;
+        recovered.segments.push(Segment::empty(0));
+        let promised = LoadedSuperblock {
+            record: Some(first),
+            sequence: 0,
+        };
+        if line.is_some() {
+            recovered.superblock = promised;
+        }
+        let superblock = SuperblockFile::open(paths.dir(), queues.superblock(), &promised).ok()?;
+        Some(Self {
+            script: Script::start(queues.files(), [], context),
+            line: Some((first.view, first.log_view)),
+            spec,
+            recovered,
+            paths,
+            queues,
+            superblock,
+            begin,
+            polls: Vec::new(),
         })
     }
 
@@ -146,20 +202,34 @@ impl Opening {
         if self.superblock.durable().is_some() {
             return true;
         }
-        let old = self.recovered.superblock.record;
-        let created = match self.begin {
-            Begin::Fresh => self.spec.created_view,
-            Begin::Used => View(0),
-        };
-        let record = SuperblockRecord {
-            view: old.map_or(created, |record| record.view),
-            log_view: old.map_or(created, |record| record.log_view),
-            checkpoint_checksum: incarnation_mark(self.spec.created_revision),
-            ..SuperblockRecord::fresh(context.node.identity.journal())
-        };
+        let line = self.recovered.superblock.record.map(|record| Line {
+            revision: self.spec.created_revision,
+            view: record.view,
+            log_view: record.log_view,
+        });
+        let record = first_record(&self.spec, self.begin, line, context.node);
         self.superblock.persist(record, &mut context.scratch.disk);
         context.pass_disk();
         false
+    }
+}
+
+/// The first record of a group without data, with the views that were promised, if any.
+fn first_record(
+    spec: &GroupSpec,
+    begin: Begin,
+    promised: Option<Line>,
+    node: &Node,
+) -> SuperblockRecord {
+    let created = match begin {
+        Begin::Fresh => spec.created_view,
+        Begin::Used => View(0),
+    };
+    SuperblockRecord {
+        view: promised.map_or(created, |line| line.view),
+        log_view: promised.map_or(created, |line| line.log_view),
+        checkpoint_checksum: incarnation_mark(spec.created_revision),
+        ..SuperblockRecord::fresh(node.identity.journal())
     }
 }
 
@@ -198,13 +268,10 @@ fn set_aside_steps(paths: &Paths, number: u64, promises: Option<&SuperblockRecor
     steps
 }
 
-fn folder_steps(paths: &Paths) -> Vec<DiskOp> {
-    let names = [CONSUMERS, GROUPS];
-    names
-        .map(|name| DiskOp::CreateDirs {
-            path: paths.file(name),
-        })
-        .into()
+pub(crate) fn folder_steps(paths: &Paths) -> [DiskOp; 2] {
+    [CONSUMERS, GROUPS].map(|name| DiskOp::CreateDirs {
+        path: paths.file(name),
+    })
 }
 
 fn segment_steps(paths: &Paths, start: u64) -> Vec<DiskOp> {
@@ -224,12 +291,12 @@ fn segment_steps(paths: &Paths, start: u64) -> Vec<DiskOp> {
 
 /// A partition that is created under a committed purge has nothing to purge: its record says so
 /// from the start, or a restart would purge what came since.
-fn generation_step(paths: &Paths, spec: &GroupSpec) -> Option<DiskOp> {
-    let bytes = purge_record::encode(spec.purge_generation, spec.created_revision);
+pub(crate) fn generation_step(paths: &Paths, generation: u64, revision: u64) -> Option<DiskOp> {
+    let bytes = purge_record::encode(generation, revision);
     let path = paths.file(purge_record::FILE_NAME);
     let step = DiskOp::Replace {
         path,
         data: vec![Chunk::from(bytes.to_vec())],
     };
-    (spec.purge_generation > 0).then_some(step)
+    (generation > 0).then_some(step)
 }

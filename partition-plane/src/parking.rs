@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use biplane_wire::{FrameBuffer, GroupId, ReplicaFrame, ReplicaId};
+use biplane_wire::{FrameBuffer, GroupId, ReplicaFrame, ReplicaId, RoutedRequestHeader};
 
+use crate::io::{Output, Outputs};
 use crate::limits::Limits;
+use crate::{reply, status};
 
 /// Granularity in which a parked frame counts against the budgets.
 const FOOTPRINT: usize = 4096;
@@ -119,6 +121,18 @@ impl Parking {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Answers a request whose group is not there to do it.
+pub(crate) fn refuse_without_group(token: u64, request: &FrameBuffer, out: &mut Outputs) {
+    let header = request.header::<RoutedRequestHeader>();
+    let status = status::NOT_ACCEPTED;
+    let message = reply::refused_without_group(header, status);
+    out.push(Output::Reply {
+        token,
+        status,
+        message,
+    });
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use biplane_journal::{DiskCompletion, DiskView, QueueId};
 use biplane_repair as repair;
 use biplane_state_transfer as transfer;
 use biplane_vsr as vsr;
-use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId, RoutedRequestHeader};
+use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId};
 
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::{self, Context, Node, Queues, Scratch};
@@ -18,14 +18,16 @@ use crate::group::Group;
 use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
 use crate::limits::Limits;
 use crate::load::Load;
-use crate::parking::{Parked, Parking};
+use crate::pace::Pace;
+use crate::parking::{Parked, Parking, refuse_without_group};
 use crate::reconcile::Slot;
 use crate::recovery::{self, NodeIdentity};
 use crate::retention;
 use crate::schedule::Schedule;
+use crate::shared_superblock::{Change, SharedSuperblock};
 use crate::stats::{GroupStatus, PartitionStats, SealedEnd};
+use crate::status;
 use crate::strangers::Strangers;
-use crate::{reply, status};
 
 /// Repair sessions of all groups at once, and how many may start in one tick.
 const REPAIRS_LIVE_MAX: u32 = 64;
@@ -61,6 +63,10 @@ pub struct PartitionPlane {
     pub(crate) closing: BTreeSet<GroupId>,
     /// Groups that asked to start over, and why.
     pub(crate) resets: Vec<(GroupId, String)>,
+    /// Promises of the groups without files, and changes on their way there.
+    pub(crate) shared: SharedSuperblock,
+    pub(crate) lines: Vec<Change>,
+    pace: Pace,
     pub(crate) schedule: Schedule,
     /// Groups that do not run: opening, closing.
     pub(crate) unsettled: BTreeSet<GroupId>,
@@ -111,13 +117,14 @@ impl PartitionPlane {
             replica_count,
             limits: provide,
         };
+        let identity = NodeIdentity {
+            cluster,
+            replica,
+            replica_count,
+        };
         Self {
             node: Node {
-                identity: NodeIdentity {
-                    cluster,
-                    replica,
-                    replica_count,
-                },
+                identity,
                 limits,
                 timers,
                 view_probe_attempts_max: config.view_probe_attempts_max,
@@ -127,6 +134,9 @@ impl PartitionPlane {
             outstanding: BTreeMap::new(),
             closing: BTreeSet::new(),
             resets: Vec::new(),
+            shared: SharedSuperblock::new(identity),
+            lines: Vec::new(),
+            pace: Pace::default(),
             schedule: Schedule::default(),
             unsettled: BTreeSet::new(),
             retired: BTreeSet::new(),
@@ -150,6 +160,10 @@ impl PartitionPlane {
     /// Who this node is, for [`recovery::recover`].
     pub fn identity(&self) -> NodeIdentity {
         self.node.identity
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now
     }
 
     /// The bounds it runs with.
@@ -190,15 +204,18 @@ impl PartitionPlane {
                 self.each_group(out, |group, context| group.flush_all(context));
             }
         }
+        self.pass_lines(out);
         let until = out.len();
         self.count_requests(&out[from..until]);
         self.settle_slots(out);
+        self.pass_lines(out);
         self.count_requests(&out[until..]);
     }
 
     /// Reads the partition's folder and opens the group: [`recovery::recover`] followed by
     /// [`Input::OpenGroup`]. Blocks on the disk.
     pub fn open_group(&mut self, spec: GroupSpec, view: &dyn DiskView, out: &mut Outputs) {
+        self.shared.load(view);
         let recovered = recovery::recover(self.node.identity, &self.node.limits, &spec, view);
         self.step(
             Input::OpenGroup {
@@ -231,6 +248,8 @@ impl PartitionPlane {
             provider: &mut self.provider,
             resident_total: &mut self.resident_total,
             resets: &mut self.resets,
+            lines: &mut self.lines,
+            pace: &mut self.pace,
             scratch: &mut self.scratch,
         };
         (&mut self.slots, context)
@@ -271,12 +290,13 @@ impl PartitionPlane {
         self.repairs.begin_tick();
         self.pulls.begin_tick();
         self.take_resets(out);
+        self.shared.pump(self.now, out);
         for group in self.schedule.take(self.now) {
             let (slots, mut context) = self.parts(out);
             let Some(Slot::Running(running)) = slots.get_mut(&group) else {
                 continue;
             };
-            running.tick(&mut context);
+            running.tick_in_turn(&mut context);
             let wake = running.next_wake(context.now);
             self.schedule.set(group, wake);
         }
@@ -315,18 +335,27 @@ impl PartitionPlane {
         }
     }
 
-    fn frame(&mut self, from: ReplicaId, frame: ReplicaFrame, out: &mut Outputs) {
+    pub(crate) fn frame(&mut self, from: ReplicaId, frame: ReplicaFrame, out: &mut Outputs) {
         let Some(group) = frame.route().filter(|group| group.unpack().is_some()) else {
             return;
         };
         match self.slots.get(&group) {
             Some(Slot::Running(running)) => {
                 let views = (running.spec.created_view, running.replica().view());
-                if self.strangers.admits(group, views, &frame) {
-                    self.visit(group, out, |group, context| {
-                        group.frame(from, frame, context)
-                    });
+                let waits = !running.home().has_files() && running.is_for_files(&frame);
+                if !self.strangers.admits(group, views, &frame) {
+                    return;
                 }
+                if waits {
+                    // What does not fit is dropped and sent again.
+                    let parked = Parked::Frame { from, frame };
+                    let _ = self.parking.park(group, parked, &self.node.limits);
+                    self.visit(group, out, |group, context| group.make_files(context));
+                    return;
+                }
+                self.visit(group, out, |group, context| {
+                    group.frame(from, frame, context)
+                });
             }
             Some(Slot::Refused { .. }) => {}
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
@@ -348,6 +377,9 @@ impl PartitionPlane {
             if *count == 0 {
                 self.outstanding.remove(&queues);
             }
+        }
+        if SharedSuperblock::owns(queues) {
+            return self.shared_disk(&done, out);
         }
         let Some(group) = self.owners.get(&queues).copied() else {
             return;
@@ -382,23 +414,38 @@ impl PartitionPlane {
         out: &mut Outputs,
     ) {
         match self.slots.get(&group) {
-            Some(Slot::Running(_)) => {
+            Some(Slot::Running(running)) => {
+                if !running.home().has_files() && running.replica().is_primary() {
+                    self.park_request(token, group, request, out);
+                    self.visit(group, out, |group, context| group.make_files(context));
+                    return;
+                }
                 self.visit(group, out, |group, context| {
                     group.submit(token, request, context)
                 });
             }
             Some(Slot::Refused { .. }) => refuse_without_group(token, &request, out),
             Some(Slot::Opening(_) | Slot::Closing(_)) | None => {
-                let parked = Parked::Request {
-                    token,
-                    request,
-                    passes: 0,
-                };
-                let refused = self.parking.park(group, parked, &self.node.limits);
-                if let Err(Parked::Request { token, request, .. }) = refused {
-                    refuse_without_group(token, &request, out);
-                }
+                self.park_request(token, group, request, out);
             }
+        }
+    }
+
+    fn park_request(
+        &mut self,
+        token: u64,
+        group: GroupId,
+        request: FrameBuffer,
+        out: &mut Outputs,
+    ) {
+        let parked = Parked::Request {
+            token,
+            request,
+            passes: 0,
+        };
+        let refused = self.parking.park(group, parked, &self.node.limits);
+        if let Err(Parked::Request { token, request, .. }) = refused {
+            refuse_without_group(token, &request, out);
         }
     }
 
@@ -497,8 +544,11 @@ impl PartitionPlane {
     /// The groups that run here and have not applied everything they know to be committed, or
     /// are busy with a repair or a transfer.
     pub fn lagging(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.groups()
-            .filter(|id| self.running(*id).is_some_and(Group::is_lagging))
+        let lags = |(group, slot): (&GroupId, &Slot)| match slot {
+            Slot::Running(running) if running.is_lagging() => Some(*group),
+            _ => None,
+        };
+        self.slots.iter().filter_map(lags)
     }
 
     /// How far the journal repair of a group is; `None` when there is none.
@@ -547,15 +597,4 @@ impl PartitionPlane {
             }
         }
     }
-}
-
-pub(crate) fn refuse_without_group(token: u64, request: &FrameBuffer, out: &mut Outputs) {
-    let header = request.header::<RoutedRequestHeader>();
-    let status = status::NOT_ACCEPTED;
-    let message = reply::refused_without_group(header, status);
-    out.push(Output::Reply {
-        token,
-        status,
-        message,
-    });
 }

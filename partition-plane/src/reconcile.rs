@@ -12,9 +12,9 @@ use crate::context::{Context, Queues};
 use crate::group::Group;
 use crate::io::{GroupSpec, Output, Outputs, PollReply};
 use crate::opening::Opening;
-use crate::parking::Parked;
+use crate::parking::{Parked, refuse_without_group};
 use crate::paths::Paths;
-use crate::plane::{PartitionPlane, refuse_without_group};
+use crate::plane::PartitionPlane;
 use crate::recovery::{Recovered, Verdict};
 use crate::script::{Progress, Script};
 use crate::status;
@@ -35,6 +35,8 @@ pub(crate) enum Slot {
 pub(crate) struct Closing {
     queues: Queues,
     paths: Paths,
+    /// The group had no files of its own.
+    was_dormant: bool,
     /// What comes of the folder once the disk is quiet.
     then: Then,
     script: Option<Script>,
@@ -97,12 +99,17 @@ impl PartitionPlane {
         self.next_slot += 1;
         let queues = Queues::of_slot(self.next_slot);
         self.owners.insert(queues, group);
+        let recovered = self.heed_damage(&spec, recovered);
         if let Some(reason) = recovered.refusal() {
             let reason = reason.to_owned();
             out.push(Output::Fenced { group, reason });
         }
+        let line = self.shared.line(group, spec.created_revision);
+        if self.may_be_dormant(&spec, &recovered, line) {
+            return self.open_dormant(spec, line, queues, out);
+        }
         let (slots, mut context) = self.parts(out);
-        let slot = match Opening::start(spec.clone(), recovered, queues, &mut context) {
+        let slot = match Opening::start(spec.clone(), recovered, line, queues, &mut context) {
             Some(opening) => Slot::Opening(Box::new(opening)),
             None => Slot::Refused { spec },
         };
@@ -147,11 +154,15 @@ impl PartitionPlane {
             return;
         };
         let then = Then::Remove { next };
+        let mut was_dormant = false;
         let (queues, paths) = match slot {
             Slot::Running(mut running) => {
+                let revision = running.spec.created_revision;
                 let (_, mut context) = self.parts(out);
                 context.provider.forget(group);
                 running.refuse_all(&mut context);
+                was_dormant = running.home().is_line();
+                self.forget_line(group, revision);
                 (running.queues(), running.paths().clone())
             }
             Slot::Opening(opening) => {
@@ -159,6 +170,8 @@ impl PartitionPlane {
                     let reply = PollReply::refused(status::NOT_ACCEPTED);
                     out.push(Output::PollReply { token, reply });
                 }
+                was_dormant = opening.line.is_some();
+                self.forget_line(group, opening.spec.created_revision);
                 (opening.queues, opening.paths)
             }
             Slot::Closing(mut closing) => {
@@ -179,6 +192,7 @@ impl PartitionPlane {
         let closing = Closing {
             queues,
             paths,
+            was_dormant,
             then,
             script: None,
         };
@@ -233,7 +247,7 @@ impl PartitionPlane {
     }
 
     /// The files are in order: the group takes part from here on.
-    fn run(&mut self, group: GroupId, out: &mut Outputs) {
+    pub(crate) fn run(&mut self, group: GroupId, out: &mut Outputs) {
         let Some(Slot::Opening(opening)) = self.slots.remove(&group) else {
             return;
         };
@@ -243,6 +257,9 @@ impl PartitionPlane {
         let mut opening = opening;
         let polls = std::mem::take(&mut opening.polls);
         let spec = opening.spec.clone();
+        if opening.line.is_none() {
+            self.forget_line(group, spec.created_revision);
+        }
         let (slots, mut context) = self.parts(out);
         match Group::open(*opening, seed, &mut context) {
             Ok(running) => {
@@ -263,14 +280,15 @@ impl PartitionPlane {
         for (token, query) in polls {
             self.poll(token, group, query, out);
         }
+        self.release_parked(group, out);
+    }
+
+    /// What waited for the group, in the order of arrival. Some of it may have to wait again.
+    pub(crate) fn release_parked(&mut self, group: GroupId, out: &mut Outputs) {
         for parked in self.parking.take(group) {
             match parked {
                 Parked::Request { token, request, .. } => self.submit(token, group, request, out),
-                Parked::Frame { from, frame } => {
-                    self.visit(group, out, |group, context| {
-                        group.frame(from, frame, context)
-                    });
-                }
+                Parked::Frame { from, frame } => self.frame(from, frame, out),
             }
         }
     }
@@ -327,6 +345,7 @@ impl PartitionPlane {
         let closing = Closing {
             queues,
             paths,
+            was_dormant: false,
             then,
             script: None,
         };
@@ -345,10 +364,12 @@ impl PartitionPlane {
             Then::Remove { .. } => {
                 let path = closing.paths.dir().clone();
                 let parent = closing.paths.parent();
-                let steps = [
-                    DiskOp::RemoveTree { path },
-                    DiskOp::SyncDir { path: parent },
-                ];
+                let mut steps = vec![DiskOp::RemoveTree { path }];
+                // Of a dormant group at most an attempt to make its files is left, without a
+                // promise in it, and perhaps not even the folder above.
+                if !closing.was_dormant {
+                    steps.push(DiskOp::SyncDir { path: parent });
+                }
                 let queue = closing.queues.files();
                 closing.script = Some(Script::start(queue, steps, &mut context));
             }

@@ -56,6 +56,11 @@ impl Script {
         self.steps.is_empty() && self.waiting.is_none()
     }
 
+    /// Whether a step failed and waits to be tried again.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.waiting.is_none() && !self.steps.is_empty()
+    }
+
     /// Submits the next step when none is under way and no pause is kept.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
         if self.waiting.is_some() || context.now < self.retry_at {

@@ -358,6 +358,7 @@ fn draw_timers(prng: &mut Prng) -> Timers {
     Timers {
         prepare: 10,
         commit: 20,
+        commit_idle: 20,
         heartbeat: 120,
         view_change_retransmit: 20,
         view_change_status: 150,

@@ -342,7 +342,7 @@ fn partition_config(config: &PlanesConfig) -> partition::Config {
         replica: ReplicaId(config.replica),
         replica_count: config.replica_count,
         limits,
-        timers: config.timers,
+        timers: config.timers.sparing(),
         view_probe_attempts_max: 3,
         seed: config.seed ^ 1,
     }

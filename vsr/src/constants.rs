@@ -36,3 +36,7 @@ const _: () = {
     assert!(REPLICA_COUNT_MAX as u32 <= u32::BITS);
     assert!(PERSIST_RETRY_TICKS_MAX * TICK_MILLIS == 1000);
 };
+
+/// Heartbeats at the usual interval before those of an idle group become rarer: whoever missed
+/// the first of them learns of the last commit all the same.
+pub(crate) const HEARTBEATS_UNTIL_IDLE: u8 = 4;

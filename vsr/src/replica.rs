@@ -5,6 +5,19 @@
 //! may be said by then. So no handler runs inside another, and a check at the top of one holds
 //! to its end.
 
+/// A line about a transition: `info`, but `debug` where nothing is at stake. Ten thousand groups
+/// that nobody has written to elect with the failure of one node.
+macro_rules! transition {
+    ($replica:expr, $($fields:tt)*) => {
+        if $replica.config.group.is_metadata() || $replica.op_head > biplane_wire::Op::ZERO {
+            tracing::info!($($fields)*);
+        } else {
+            tracing::debug!($($fields)*);
+        }
+    };
+}
+use transition;
+
 mod backup;
 mod boot;
 mod commit;
@@ -130,6 +143,8 @@ pub struct Replica {
     /// Freshest heartbeat: view, then counter within it. A primary counts on from what it last
     /// accepted.
     pub(crate) heartbeat: (View, u64),
+    /// Heartbeats in a row that had nothing to say but that this primary lives.
+    pub(crate) heartbeats_idle: u8,
     pub(crate) probe_attempts: u8,
     /// Who else does not know who leads, as long as this replica does not.
     pub(crate) probers: Probers,
@@ -279,6 +294,8 @@ impl Replica {
         }
         if connected {
             self.connected.insert(replica);
+            // It may have missed something that all others know by now.
+            self.hasten_heartbeat();
         } else {
             self.connected.remove(replica);
         }
@@ -310,6 +327,12 @@ impl Replica {
     #[must_use]
     pub fn op_head(&self) -> Op {
         self.op_head
+    }
+
+    /// Whether the status is Normal.
+    #[must_use]
+    pub fn is_normal(&self) -> bool {
+        self.status == Status::Normal
     }
 
     /// Primary of the current view.
@@ -383,6 +406,27 @@ impl Replica {
     #[must_use]
     pub fn ticks_to_wake(&self) -> u64 {
         self.timers.ticks_to_wake()
+    }
+
+    /// Moves the first heartbeat to some tick of its interval, chosen by `seed`. Primaries of
+    /// thousands of groups that begin on one tick would all speak on one tick for ever after. A
+    /// backup does not hear less for it: its own first deadline, an election, stays where it is.
+    pub fn stagger_heartbeat(&mut self, seed: u64) {
+        self.timers.stagger(TimerName::Commit, seed);
+    }
+
+    /// Lets a restarted replica ask so many ticks later who leads. For hosts of thousands of
+    /// groups, which cannot all elect at once.
+    pub fn put_off_probe(&mut self, ticks: u64) {
+        if self.timers.is_running(TimerName::Probe) {
+            self.timers.put_off(TimerName::Probe, ticks);
+        }
+    }
+
+    /// Whether the next tick is one on which this backup has waited for its primary long enough.
+    #[must_use]
+    pub fn gives_up_next_tick(&self) -> bool {
+        self.is_normal() && !self.leads() && self.timers.is_due_next(TimerName::Heartbeat)
     }
 
     /// Lets `count` ticks pass that have no effect: fewer than [`Replica::ticks_to_wake`].

@@ -136,6 +136,40 @@ impl TimerSet {
         self.wake_at(deadline);
     }
 
+    /// As [`TimerSet::start`], with an interval of its own this time.
+    pub(crate) fn start_for(&mut self, name: TimerName, interval: u32) {
+        self.start(name);
+        self.timer_mut(name).deadline = self.now + u64::from(interval);
+    }
+
+    /// Due at some tick of the interval that begins now, on a running timer only.
+    pub(crate) fn stagger(&mut self, name: TimerName, seed: u64) {
+        if self.is_running(name) {
+            let deadline = self.now + 1 + seed % u64::from(self.timer(name).interval);
+            self.timer_mut(name).deadline = deadline;
+            self.wake_at(deadline);
+        }
+    }
+
+    /// Due so many ticks later, on a running timer only.
+    pub(crate) fn put_off(&mut self, name: TimerName, ticks: u64) {
+        let timer = self.timer_mut(name);
+        timer.deadline = timer.deadline.saturating_add(ticks);
+    }
+
+    /// Whether the timer has expired when the next tick has passed.
+    pub(crate) fn is_due_next(&self, name: TimerName) -> bool {
+        self.timer(name).deadline <= self.now + 1
+    }
+
+    /// Due after the full interval at the latest, on a running timer only.
+    pub(crate) fn hasten(&mut self, name: TimerName) {
+        let latest = self.now + u64::from(self.timer(name).interval);
+        if self.is_running(name) && self.timer(name).deadline > latest {
+            self.start(name);
+        }
+    }
+
     /// As [`TimerSet::start`], on a running timer only.
     pub(crate) fn reset(&mut self, name: TimerName) {
         if self.is_running(name) {
@@ -235,6 +269,21 @@ mod tests {
             set.start(TimerName::Prepare);
             assert_eq!(ticks_until_due(&mut set, TimerName::Prepare), 25);
         }
+    }
+
+    #[test]
+    fn a_timer_that_is_staggered_comes_within_its_interval_at_any_tick() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let mut set = TimerSet::new([25; 7]);
+            set.start(TimerName::Probe);
+            set.wake_at(1);
+            set.stagger(TimerName::Probe, seed);
+            set.stagger(TimerName::Commit, seed);
+            assert!(!set.is_running(TimerName::Commit));
+            seen.insert(ticks_until_due(&mut set, TimerName::Probe));
+        }
+        assert_eq!(seen, (1..=25).collect());
     }
 
     #[test]

@@ -54,6 +54,19 @@ impl ColdStart {
         }
     }
 
+    /// The tick by which the look goes on, unless an answer comes first.
+    pub(super) fn wakes_at(&self) -> Option<u64> {
+        match self.stage {
+            Look::NotNeeded => None,
+            Look::Asking {
+                until,
+                asked: false,
+                ..
+            } => Some(until),
+            Look::Asking { .. } | Look::Taking => Some(0),
+        }
+    }
+
     /// Whether requests have to wait.
     pub(super) fn is_looking(&self) -> bool {
         self.stage != Look::NotNeeded
@@ -191,6 +204,16 @@ impl Group {
             }
         }
         false
+    }
+}
+
+impl Group {
+    /// Whether taking this descriptor would bring files. A peer that is merely looked at and has
+    /// no messages either brings none.
+    pub(super) fn offers_messages(&self, target: &Typed<StateTransferTargetHeader>) -> bool {
+        let is_look = matches!(self.cold.stage, Look::Asking { .. });
+        target.header().available()
+            && (!is_look || last_segment(target.body()).is_some_and(|entry| entry.length > 0))
     }
 }
 

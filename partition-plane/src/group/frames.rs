@@ -27,7 +27,12 @@ impl Group {
             | ReplicaFrame::StartView(_)
             | ReplicaFrame::RequestStartView(_) => {
                 self.notice_loss(&frame, context);
+                let is_heartbeat = matches!(frame, ReplicaFrame::Commit(_));
                 self.step_replica(vsr::Input::Frame(frame), context);
+                if is_heartbeat && context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
+                    // Most frames of idle groups: the primary lives.
+                    return;
+                }
             }
             ReplicaFrame::RequestPrepares(typed) => {
                 self.serve_repair(from, typed.header(), context);

@@ -10,6 +10,7 @@ use biplane_wire::{Op, Operation, PrepareHeader, View};
 
 use super::Group;
 use super::cold_start::ColdStart;
+use super::home::Home;
 use super::persist::LogGlue;
 use super::polls::Polls;
 use super::purge::Purge;
@@ -50,6 +51,7 @@ impl Group {
             queues,
             superblock,
             begin,
+            line,
             ..
         } = opening;
         let node = context.node;
@@ -96,6 +98,10 @@ impl Group {
             segments,
             flusher: Flusher::default(),
             offset_writer: OffsetWriter::default(),
+            home: line.map_or(Home::Files, |(view, log_view)| Home::Line {
+                view,
+                log_view,
+            }),
             superblock,
             log: LogGlue::new(wal, commit_min),
             transfer: TransferIn::default(),
@@ -113,7 +119,11 @@ impl Group {
             stats,
             trouble: None,
         };
-        group.stagger(seed);
+        // Otherwise thousands of frames would go at once into queues that drop what does not fit.
+        group.replica.stagger_heartbeat(seed);
+        if !group.replica.is_normal() {
+            group.replica.put_off_probe(context.pace.turn(context.now));
+        }
         group.begin(log_out, context);
         Ok(group)
     }
@@ -297,16 +307,6 @@ fn puller_config(group: biplane_wire::GroupId, node: &Node, seed: u64) -> Puller
 }
 
 impl Group {
-    /// Groups opened on one tick would send their heartbeats, or their probes, on one tick for
-    /// ever after, thousands at once into queues that drop what does not fit. Each therefore
-    /// begins as if some ticks had passed. A backup does not: its first deadline is an election.
-    fn stagger(&mut self, seed: u64) {
-        let recovering = self.replica.status().status == vsr::Status::Recovering;
-        if self.replica.is_primary() || recovering {
-            self.replica.skip_ticks(seed % self.replica.ticks_to_wake());
-        }
-    }
-
     fn begin(&mut self, outputs: Vec<biplane_journal::WalOutput>, context: &mut Context<'_>) {
         for output in outputs {
             if let biplane_journal::WalOutput::Disk(request) = output {

@@ -177,7 +177,10 @@ impl Group {
         self.persist_view(view, log_view, commit_max, context);
     }
 
-    fn persist(&mut self, record: SuperblockRecord, context: &mut Context<'_>) {
+    pub(super) fn persist(&mut self, record: SuperblockRecord, context: &mut Context<'_>) {
+        if self.promise_without_files(record, context).is_some() {
+            return;
+        }
         let persist = self.superblock.persist(record, &mut context.scratch.disk);
         context.pass_disk();
         if persist == biplane_journal::Persist::AlreadyDurable {

@@ -2,7 +2,6 @@
 
 use biplane_repair::{self as repair, SessionOutcome};
 use biplane_state_transfer::{self as transfer, Ended};
-use biplane_vsr as vsr;
 use biplane_wire::ReplicaId;
 
 use super::Group;
@@ -10,9 +9,8 @@ use super::Group;
 impl Group {
     /// Whether something committed is not applied here, or is being fetched.
     pub(crate) fn is_lagging(&self) -> bool {
-        let status = self.replica.status();
-        status.status != vsr::Status::Normal
-            || status.commit_min < status.commit_max
+        !self.replica.is_normal()
+            || self.replica.commit_min() < self.replica.commit_max()
             || self.requester.has_session()
             || self.transfer.is_busy(&self.puller)
     }

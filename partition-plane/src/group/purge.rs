@@ -173,6 +173,12 @@ impl Group {
     }
 
     pub(super) fn tick_purge(&mut self, context: &mut Context<'_>) {
+        if !self.home.has_files() {
+            if self.purge.is_due() {
+                self.make_files(context);
+            }
+            return;
+        }
         match &mut self.purge.stage {
             Stage::Files(_, script) => return script.tick(context),
             Stage::Frontier(_) => return,

@@ -123,7 +123,9 @@ impl Group {
                 tracing::warn!(group = %self.spec.group, %error, "flush failed, will retry");
             }
             Flushed::NotMine => {
-                if !self.on_purge_step(token, &result, context) {
+                if !self.on_home_step(token, &result, context)
+                    && !self.on_purge_step(token, &result, context)
+                {
                     self.on_install_step(token, &result, context);
                 }
             }

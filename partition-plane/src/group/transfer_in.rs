@@ -182,7 +182,11 @@ impl Group {
                 outcome,
                 repair_from,
             } => {
-                tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
+                if self.cold.is_looking() {
+                    tracing::debug!(group = %self.spec.group, ?outcome, "a look at a peer ended");
+                } else {
+                    tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
+                }
                 self.note_transfer(outcome);
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);

@@ -119,7 +119,9 @@ impl Worker {
         self.sync_dir(parent_of(&target)?, of)
     }
 
-    /// Creates what is missing from the top down; each new name is made durable in its parent.
+    /// Creates what is missing from the top down, then makes each new name durable in its parent.
+    /// In this order the first sync has the names of all of them in it on file systems with a
+    /// journal, and the others find their work done.
     fn create_dirs(&self, path: &DiskPath, of: Synced) -> io::Result<()> {
         let mut missing = Vec::new();
         let mut current = Some(path.clone());
@@ -130,12 +132,14 @@ impl Worker {
             current = directory.parent();
             missing.push(directory);
         }
-        for directory in missing.into_iter().rev() {
-            let real = self.real(&directory);
-            match fs::create_dir(&real) {
+        for directory in missing.iter().rev() {
+            match fs::create_dir(self.real(directory)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => self.sync_dir(parent_of(&real)?, of)?,
+                _ => {}
             }
+        }
+        for directory in &missing {
+            self.sync_dir(parent_of(&self.real(directory))?, of)?;
         }
         Ok(())
     }

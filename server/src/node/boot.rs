@@ -461,6 +461,7 @@ fn replica_timers(config: &Config) -> biplane_vsr::Timers {
     biplane_vsr::Timers {
         prepare: cluster.prepare_retransmit_interval.ticks(),
         commit: cluster.commit_broadcast_interval.ticks(),
+        commit_idle: cluster.commit_broadcast_interval.ticks(),
         heartbeat: cluster.heartbeat_timeout.ticks(),
         view_change_retransmit: cluster.view_change_retransmit_interval.ticks(),
         view_change_status: cluster.view_change_status_timeout.ticks(),
@@ -537,7 +538,7 @@ fn partition_config(config: &Config, identity: &Identity, seed: u64) -> partitio
             retention_enabled: config.data_maintenance.messages.cleaner_enabled,
             ..partition::Limits::default()
         },
-        timers: replica_timers(config),
+        timers: replica_timers(config).sparing(),
         view_probe_attempts_max: narrow(cluster.view_probe_attempts_max),
         seed,
     }

@@ -240,7 +240,7 @@ impl Node {
             let mut groups = self.partitions.groups();
             self.partitions_ready = groups.all(|group| {
                 let replica = self.partitions.replica(group);
-                replica.is_none_or(|replica| replica.status().status == Status::Normal)
+                replica.is_none_or(biplane_vsr::Replica::is_normal)
             });
         }
         self.partitions_ready

@@ -70,7 +70,7 @@ pub(super) async fn run(
     let writer = runtime::spawn(write(
         peer,
         writer,
-        queue,
+        (queue, Arc::clone(&link)),
         socket.clone(),
         Arc::clone(&shared),
     ));
@@ -181,11 +181,11 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
 async fn write(
     peer: ReplicaId,
     mut writer: Writer,
-    queue: Receiver<Message>,
+    (queue, link): (Receiver<Message>, Arc<Link>),
     socket: TcpStream,
     shared: Arc<Shared>,
 ) {
-    let (counters, link) = (&shared.counters, shared.link(peer));
+    let (counters, of_peer) = (&shared.counters, shared.link(peer));
     let mut batch: Vec<Message> = Vec::with_capacity(shared.config.batch_max);
     while let Ok(first) = queue.recv().await {
         batch.push(first);
@@ -195,18 +195,19 @@ async fn write(
                 Err(_) => break,
             }
         }
+        batch.iter().for_each(|message| link.taken(message));
         let frames = batch.len() as u64;
         if let Err(error) = writer.write_batch(&batch).await {
             debug!(%error, "writing to a replica failed");
             let lost = frames + queue.len() as u64;
             counters.lost_with_link.fetch_add(lost, Ordering::Relaxed);
-            if let Some(link) = link {
-                link.lost_with_link.fetch_add(lost, Ordering::Relaxed);
+            if let Some(of_peer) = of_peer {
+                of_peer.lost_with_link.fetch_add(lost, Ordering::Relaxed);
             }
             break;
         }
-        if let Some(link) = link {
-            batch.iter().for_each(|message| link.sent.note(message));
+        if let Some(of_peer) = of_peer {
+            batch.iter().for_each(|message| of_peer.sent.note(message));
         }
         counters.frames_out.fetch_add(frames, Ordering::Relaxed);
         count(&counters.batches_out);

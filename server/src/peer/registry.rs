@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use biplane_wire::{Message, ReplicaId};
+use biplane_wire::{HEADER_SIZE, Message, ReplicaId};
 use parking_lot::Mutex;
 
 use super::socket;
@@ -22,6 +22,11 @@ use crate::runtime::{Receiver, Sender, TcpStream, TrySendError, bounded};
 /// peer. A live peer broadcasts a Commit every 500 ms by default in one direction, so a second
 /// without a byte alone does not prove death, but together with such a handshake it does.
 const SILENCE_BEFORE_REPLACEMENT: Duration = Duration::from_secs(2);
+
+/// Frames without a body that may wait for a peer beside those with one. Heartbeats and votes of
+/// thousands of groups come in bursts, each of a few bytes, and what is dropped of them is sent
+/// again by a timer, in the next burst.
+const BARE_FRAMES_MAX: usize = 16 << 10;
 
 /// Outcome of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,9 @@ pub(super) struct Link {
     /// Tells a link from its successor.
     generation: u64,
     queue: Sender<Message>,
+    /// Frames with a body that are queued, and that may be.
+    bodies: AtomicUsize,
+    bodies_max: usize,
     socket: TcpStream,
     started: Instant,
     /// Milliseconds after `started` at which bytes last arrived.
@@ -74,10 +82,38 @@ impl Link {
         self.queue.close();
     }
 
+    /// Takes a frame from the queue's other end.
+    pub(super) fn taken(&self, message: &Message) {
+        if has_body(message) {
+            self.bodies.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn send(&self, message: Message) -> Sent {
+        let is_counted = has_body(&message);
+        if is_counted && self.bodies.fetch_add(1, Ordering::Relaxed) >= self.bodies_max {
+            self.bodies.fetch_sub(1, Ordering::Relaxed);
+            return Sent::Full;
+        }
+        let refused = match self.queue.try_send(message) {
+            Ok(()) => return Sent::Queued,
+            Err(TrySendError::Full(_)) => Sent::Full,
+            Err(TrySendError::Closed(_)) => Sent::NoLink,
+        };
+        if is_counted {
+            self.bodies.fetch_sub(1, Ordering::Relaxed);
+        }
+        refused
+    }
+
     fn is_silent(&self) -> bool {
         let heard = self.started + Duration::from_millis(self.heard.load(Ordering::Relaxed));
         heard.elapsed() >= SILENCE_BEFORE_REPLACEMENT
     }
+}
+
+fn has_body(message: &Message) -> bool {
+    message.size() > HEADER_SIZE
 }
 
 /// All links of a node.
@@ -142,10 +178,12 @@ impl Registry {
             let _ = old.socket.shutdown(Shutdown::Both);
             replaced = true;
         }
-        let (sender, queue) = bounded(capacity);
+        let (sender, queue) = bounded(capacity + BARE_FRAMES_MAX);
         let link = Arc::new(Link {
             generation,
             queue: sender,
+            bodies: AtomicUsize::new(0),
+            bodies_max: capacity,
             socket,
             started: Instant::now(),
             heard: AtomicU64::new(0),
@@ -216,11 +254,7 @@ impl Registry {
         let Some(link) = slot.and_then(|slot| slot.link.as_ref()) else {
             return Sent::NoLink;
         };
-        match link.queue.try_send(message) {
-            Ok(()) => Sent::Queued,
-            Err(TrySendError::Full(_)) => Sent::Full,
-            Err(TrySendError::Closed(_)) => Sent::NoLink,
-        }
+        link.send(message)
     }
 
     /// Refuses new links and ends the present ones.
@@ -364,11 +398,23 @@ mod tests {
         let frame = |counter| {
             let mut header = biplane_wire::CommitHeader::new(biplane_wire::Command::Commit);
             header.frame.set_view(biplane_wire::View(counter));
+            Message::sealed(header, &[7])
+        };
+        let bare = || {
+            let header = biplane_wire::CommitHeader::new(biplane_wire::Command::Commit);
             Message::sealed(header, &[])
         };
         assert_eq!(registry.send(PEER, frame(1)), Sent::Queued);
         assert_eq!(registry.send(PEER, frame(2)), Sent::Queued);
         assert_eq!(registry.send(PEER, frame(3)), Sent::Full);
+        for _ in 0..BARE_FRAMES_MAX {
+            assert_eq!(
+                registry.send(PEER, bare()),
+                Sent::Queued,
+                "they cost little"
+            );
+        }
+        assert_eq!(registry.send(PEER, bare()), Sent::Full);
         assert_eq!(registry.send(ReplicaId(2), frame(4)), Sent::NoLink);
         let left = |queue: &Receiver<Message>| {
             let message = queue.try_recv().expect("queued");

@@ -39,21 +39,26 @@ struct Node {
 impl Cluster {
     /// Starts all nodes and waits until each of them serves logins and they name one primary.
     pub(crate) fn start() -> Self {
-        Self::start_as("", None)
+        Self::start_as("", TIMERS, None)
+    }
+
+    /// The same with the intervals and timeouts that a configuration file without any has.
+    pub(crate) fn start_with_default_timers() -> Self {
+        Self::start_as("", "", None)
     }
 
     /// The same with nodes that may have so many files open.
     pub(crate) fn start_with_files(files_max: u32) -> Self {
-        Self::start_as("", Some(files_max))
+        Self::start_as("", TIMERS, Some(files_max))
     }
 
     /// The same with more sections in the file. A node with TLS for TCP clients cannot be asked
     /// whether it serves, so a caller must not add that.
     pub(crate) fn start_with(sections: &str) -> Self {
-        Self::start_as(sections, None)
+        Self::start_as(sections, TIMERS, None)
     }
 
-    fn start_as(sections: &str, files_max: Option<u32>) -> Self {
+    fn start_as(sections: &str, timers: &str, files_max: Option<u32>) -> Self {
         let turn = turn();
         let folder = TestFolder::new();
         let held = HeldPorts::any(3 * NODES as u16);
@@ -62,7 +67,7 @@ impl Cluster {
         let config = folder.path().join("cluster.toml");
         fs::write(
             &config,
-            config_text(clients, websockets, replicas, sections),
+            config_text(clients, websockets, replicas, (sections, timers)),
         )
         .expect("the configuration file");
         let nodes = clients
@@ -319,12 +324,17 @@ impl Drop for Cluster {
     }
 }
 
-fn config_text(clients: &[u16], websockets: &[u16], replicas: &[u16], sections: &str) -> String {
+fn config_text(
+    clients: &[u16],
+    websockets: &[u16],
+    replicas: &[u16],
+    (sections, timers): (&str, &str),
+) -> String {
     let mut text = String::from("[message_bus]\nreconnect_period = \"200ms\"\n\n");
     text.push_str("[quic]\nenabled = false\n[http]\nenabled = false\n");
     text.push_str(sections);
     text.push_str("[cluster]\nenabled = true\nname = \"end-to-end\"\n");
-    text.push_str(TIMERS);
+    text.push_str(timers);
     let ports = clients.iter().zip(websockets).zip(replicas);
     for (node, ((client, websocket), replica)) in ports.enumerate() {
         let _ = write!(

@@ -180,6 +180,25 @@ impl RawClient {
         })
     }
 
+    /// Takes the next request number, for [`Self::write`].
+    pub(crate) fn next_request(&mut self) {
+        self.request += 1;
+    }
+
+    /// A replicated operation under the present request number; the body of its reply. Asked
+    /// again, it is the same request.
+    pub(crate) fn write(&mut self, operation: Operation, body: &[u8]) -> Result<Vec<u8>, RawError> {
+        let reply = self.ask(operation, 0, body)?;
+        if operation == Operation::SendMessages {
+            return Ok(reply);
+        }
+        match ResultSection::decode(&reply) {
+            Ok(ResultSection::Success(payload)) => Ok(payload.to_vec()),
+            Ok(ResultSection::Rejection(code)) => Err(RawError::Rejected(code)),
+            Err(error) => Err(RawError::Broken(format!("{operation:?}: {error}"))),
+        }
+    }
+
     fn read(&mut self, code: ClientCode, body: &[u8]) -> Result<Vec<u8>, RawError> {
         self.ask(Operation::NonReplicated, code.as_u32(), body)
     }

@@ -4,6 +4,7 @@
 //! code with the recovery that ships. Results are remembered until the durable side of the file
 //! changes. What the redo files hold for a log is read in `durable/redo.rs`, just as independently.
 
+mod dormant;
 mod redo;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub struct DurableReader {
     logs: BTreeMap<(u8, DiskPath), Known<LogEntries>>,
     /// By node and folder; both copies.
     superblocks: BTreeMap<(u8, DiskPath), [SuperblockFile; 2]>,
+    /// By node.
+    lines: BTreeMap<u8, dormant::Lines>,
 }
 
 /// One copy of a superblock.
@@ -139,15 +142,17 @@ impl DurableReader {
             };
             copy.known.insert(known).value
         });
-        newest
-            .max_by_key(|(sequence, _)| *sequence)
-            .map_or_else(Default::default, |(_, it)| it)
+        let newest = newest.max_by_key(|(sequence, _)| *sequence);
+        let own = newest.map(|(_, views)| views);
+        let lines = self.lines.entry(node).or_default();
+        own.or_else(|| lines.views(disk, dir)).unwrap_or_default()
     }
 
     /// A node's disk was replaced.
     pub fn forget(&mut self, node: u8) {
         self.logs.retain(|(owner, _), _| *owner != node);
         self.superblocks.retain(|(owner, _), _| *owner != node);
+        self.lines.remove(&node);
     }
 }
 

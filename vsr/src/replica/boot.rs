@@ -90,6 +90,7 @@ impl Replica {
             recovery_barrier: Op::ZERO,
             transfer_stage: TransferStage::Idle,
             heartbeat: (View(0), 0),
+            heartbeats_idle: 0,
             probe_attempts: 0,
             probers: Probers::new(config.replica, boot.view, config.replica_count),
             timers: TimerSet::new(config.timers.intervals()),

@@ -7,7 +7,7 @@ use biplane_wire::{
 };
 
 use super::{Context, Handled, Replica};
-use crate::constants::CODE_NOT_COMMITTED;
+use crate::constants::{CODE_NOT_COMMITTED, HEARTBEATS_UNTIL_IDLE};
 use crate::io::{Admission, DenyReason, Output, Refusal};
 use crate::log::Trust;
 use crate::mutation::mutated;
@@ -168,6 +168,7 @@ impl Replica {
         if !self.timers.is_running(TimerName::Prepare) {
             self.timers.start(TimerName::Prepare);
         }
+        self.hasten_heartbeat();
         self.journal(message, Trust::Verified, true, cx);
         op
     }
@@ -299,10 +300,33 @@ impl Replica {
             self.begin_probe(cx);
             return;
         }
-        self.timers.start(TimerName::Commit);
+        let is_idle = self.has_nothing_to_tell();
+        if !is_idle {
+            self.heartbeats_idle = 0;
+        }
+        let interval = match self.heartbeats_idle >= HEARTBEATS_UNTIL_IDLE {
+            true => self.config.timers.commit_idle,
+            false => self.config.timers.commit,
+        };
+        self.timers.start_for(TimerName::Commit, interval);
         if self.view_is_durable() && !mutated!(NoHeartbeat) {
             self.broadcast_commit(cx.out);
+            self.heartbeats_idle = self.heartbeats_idle.saturating_add(u8::from(is_idle));
         }
+    }
+
+    /// Whether backups that heard the last heartbeats lack nothing.
+    fn has_nothing_to_tell(&self) -> bool {
+        self.op_head == self.commit_min
+            && self.commit_min == self.commit_max
+            && self.requests.is_empty()
+    }
+
+    /// There is something to tell, or somebody new to tell it to: the heartbeats come at their
+    /// usual interval again, the next one within it.
+    pub(crate) fn hasten_heartbeat(&mut self) {
+        self.heartbeats_idle = 0;
+        self.timers.hasten(TimerName::Commit);
     }
 
     /// Leaves the role behind: whoever waits for a prepare of this view is told that its fate

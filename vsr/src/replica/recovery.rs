@@ -85,7 +85,8 @@ impl Replica {
         self.timers.start(TimerName::Probe);
         cx.out
             .push(Output::Role(RoleChange::Recovering { view: self.view }));
-        tracing::info!(
+        super::transition!(
+            self,
             node = self.config.replica.0,
             group = %self.config.group,
             view = self.view.0,
@@ -143,7 +144,8 @@ impl Replica {
         if self.probe_attempts == 0 || !self.probers.are_all(others) {
             return;
         }
-        tracing::info!(
+        super::transition!(
+            self,
             node = self.config.replica.0,
             group = %self.config.group,
             view = self.probers.view.0,

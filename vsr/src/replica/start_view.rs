@@ -121,7 +121,8 @@ impl Replica {
             cx.out
                 .push(Output::Transfer(TransferNotice::Begin { from }));
         }
-        tracing::info!(
+        super::transition!(
+            self,
             node = self.config.replica.0,
             group = %self.config.group,
             view = view.0,

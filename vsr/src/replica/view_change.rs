@@ -43,7 +43,8 @@ impl Replica {
         self.timers.start(TimerName::ViewChangeStatus);
         self.timers.start(TimerName::Probe);
         cx.out.push(Output::Role(RoleChange::ViewChange { view }));
-        tracing::info!(
+        super::transition!(
+            self,
             node = self.config.replica.0,
             group = %self.config.group,
             view = view.0,
@@ -276,11 +277,13 @@ impl Replica {
         self.pending.start_view = true;
         self.abandon_transfer(cx);
         self.stop_view_change_timers();
+        self.heartbeats_idle = 0;
         self.timers.start(TimerName::Commit);
         self.rebuild_pipeline();
         cx.out
             .push(Output::Role(RoleChange::Primary { view: self.view }));
-        tracing::info!(
+        super::transition!(
+            self,
             node = self.config.replica.0,
             group = %self.config.group,
             view = self.view.0,
