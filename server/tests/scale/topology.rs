@@ -93,7 +93,7 @@ pub(crate) fn create(clients: Vec<RawClient>, streams: u32) -> Created {
             if index >= streams {
                 return slowest;
             }
-            if index % 1000 == 0 && index > 0 {
+            if index.is_multiple_of(1000) && index > 0 {
                 let seconds = start.elapsed().as_secs_f64();
                 println!("{index} of {streams} streams after {seconds:.1} s");
             }
