@@ -280,6 +280,9 @@ fn a_poll_from_memory_copies_and_hashes_no_payload() {
             },
         );
         world.run();
+        // The first of a partition waits for its files.
+        world.answer_disk();
+        world.run();
     }
     for (what, offset, count) in [("whole batches", 1000, 3000), ("a slice", 1500, 700)] {
         world.cost = Default::default();

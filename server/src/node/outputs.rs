@@ -37,7 +37,10 @@ fn exit_status(reason: &metadata::HaltReason) -> u8 {
 }
 
 fn is_acknowledgement(output: &partition::Output) -> bool {
-    matches!(output, partition::Output::Send { message, .. } if message.command() == Command::PrepareOk)
+    let partition::Output::Send { message, .. } = output else {
+        return false;
+    };
+    message.command() == Command::PrepareOk
 }
 
 impl Node {
