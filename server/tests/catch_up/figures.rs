@@ -112,7 +112,8 @@ async fn writes_during(client: &Arc<IggyClient>, seed: u64, meanwhile: impl FnOn
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn catch_up_figures() {
-    let megabytes: u64 = std::env::var("BIPLANE_CATCH_UP_MB").map_or(48, |text| {
+    // More than a primary keeps in memory for a peer that is behind, or repair does it all.
+    let megabytes: u64 = std::env::var("BIPLANE_CATCH_UP_MB").map_or(160, |text| {
         text.parse().expect("BIPLANE_CATCH_UP_MB is a number")
     });
     let mut scene = Scene::start(seed("catch_up_figures")).await;
