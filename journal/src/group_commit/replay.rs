@@ -68,7 +68,7 @@ impl Replay {
             files.push((newest, path));
         }
         files.sort();
-        let files = files.into_iter().map(|(_, path)| path).collect();
+        let files: Vec<DiskPath> = files.into_iter().map(|(_, path)| path).collect();
         let heads = epochs.values().flat_map(|(_, found)| found);
         let retired = heads.map(|batch| batch.head.retired).max().unwrap_or(0);
         let newest = epochs.last_key_value().map_or(retired, |(epoch, _)| *epoch);
@@ -76,6 +76,11 @@ impl Replay {
         for epoch in retired + 1..=newest {
             let Some((path, found)) = epochs.remove(&epoch) else {
                 let path = redo_path(epoch);
+                if !files.contains(&path) {
+                    // A file goes when every write of both is in place, the older one first: a
+                    // crash came before the other went.
+                    continue;
+                }
                 let batch = 0;
                 return Err(ReplayError::Hole { path, epoch, batch });
             };
