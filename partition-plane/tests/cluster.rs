@@ -156,6 +156,41 @@ fn a_backup_catches_up_although_messages_never_pause() {
     expect(&mut world, backup, 60 + sent.len() as u64);
 }
 
+/// While a peer waits for its offer and the disk of the primary is slow, requests wait, too, and
+/// are served afterwards.
+#[test]
+fn requests_that_wait_for_an_offer_are_served_after_it() {
+    let mut world = world(3);
+    for n in 0..60 {
+        world.send(&[text(n)]);
+    }
+    world.converge(50);
+    let primary = world.primary().unwrap();
+    let backup = (primary + 2) % 3;
+    world.crash(backup, false);
+    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
+    world.boot(backup);
+    world.stalled.push(primary);
+    let (mut sent, mut waited) = (Vec::new(), 0);
+    for tick in 0..400 {
+        let request = send_request(0x77, 1000 + tick, &[text(60 + tick)]);
+        let token = world.submit(primary, request);
+        sent.push(token);
+        world.tick(1);
+        waited += u32::from(!world.answers.contains_key(&token));
+        if waited == 5 {
+            break;
+        }
+    }
+    assert_eq!(waited, 5, "{}", world.picture());
+    world.stalled.clear();
+    world.converge(2000);
+    for token in &sent {
+        assert_eq!(world.answers.remove(token).unwrap().status(), 0);
+    }
+    expect(&mut world, backup, 60 + sent.len() as u64);
+}
+
 /// A backup whose disk has stopped answers from memory for a while; then it takes nothing more.
 #[test]
 fn a_backup_with_a_slow_disk_keeps_a_bound_in_memory_and_catches_up_later() {

@@ -124,6 +124,10 @@ impl Group {
         mut request: FrameBuffer,
         context: &mut Context<'_>,
     ) {
+        // As it came: what is converted cannot be converted again.
+        if self.transfer.offers_wanted.hold_requests() {
+            return self.clients.held.push_back((token, request));
+        }
         let header = *request.header::<RoutedRequestHeader>();
         if let Err(status) = admission::convert(&mut request, self.key) {
             return self.refuse(token, &header, status, context);
@@ -132,9 +136,6 @@ impl Group {
         let header = *request.header::<RoutedRequestHeader>();
         if !self.accepts_requests(context) {
             return self.refuse(token, &header, status::NOT_ACCEPTED, context);
-        }
-        if self.transfer.offers_wanted.hold_requests() {
-            return self.clients.held.push_back((token, request));
         }
         let room = self.log.room(context.node);
         match admission::check(&self.state, &header, request.body(), room) {
