@@ -23,6 +23,21 @@ fn expect(world: &mut World, at: usize, count: u64) {
     }
 }
 
+/// Sends sixty messages, more than a primary keeps in memory, and gives the last backup of the
+/// chain an empty disk; the primary and that backup.
+fn wiped_backup(world: &mut World) -> (usize, usize) {
+    for n in 0..60 {
+        world.send(&[text(n)]);
+    }
+    world.converge(50);
+    let primary = world.primary().unwrap();
+    let backup = (primary + 2) % 3;
+    world.crash(backup, false);
+    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
+    world.boot(backup);
+    (primary, backup)
+}
+
 #[test]
 fn a_batch_reaches_every_replica() {
     let mut world = world(3);
@@ -123,14 +138,7 @@ fn a_backup_catches_up_although_messages_never_pause() {
         ..TopicOptions::default()
     };
     let mut world = World::new(3, Limits::tiny(), spec(options), 1);
-    for n in 0..60 {
-        world.send(&[text(n)]);
-    }
-    let primary = world.primary().unwrap();
-    let backup = (primary + 2) % 3;
-    world.crash(backup, false);
-    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
-    world.boot(backup);
+    let (primary, backup) = wiped_backup(&mut world);
     let mut sent = Vec::new();
     let mut caught_up = None;
     for tick in 0..3000 {
@@ -161,15 +169,7 @@ fn a_backup_catches_up_although_messages_never_pause() {
 #[test]
 fn requests_that_wait_for_an_offer_are_served_after_it() {
     let mut world = world(3);
-    for n in 0..60 {
-        world.send(&[text(n)]);
-    }
-    world.converge(50);
-    let primary = world.primary().unwrap();
-    let backup = (primary + 2) % 3;
-    world.crash(backup, false);
-    world.nodes[backup].disk = biplane_journal::MemoryDisk::new();
-    world.boot(backup);
+    let (primary, backup) = wiped_backup(&mut world);
     world.stalled.push(primary);
     let (mut sent, mut waited) = (Vec::new(), 0);
     for tick in 0..400 {

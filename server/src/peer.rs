@@ -179,15 +179,13 @@ impl Mesh {
 
     /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
     pub(crate) fn send(&self, to: ReplicaId, message: Message) -> bool {
-        let (mesh, link) = (&self.shared.counters, self.shared.link(to));
+        let link = self.shared.link(to);
         match self.shared.registry.send(to, message) {
             registry::Sent::Queued => return true,
             registry::Sent::NoLink => {
-                count(&mesh.dropped_no_link);
                 link.inspect(|link| count(&link.dropped_no_link));
             }
             registry::Sent::Full => {
-                count(&mesh.dropped_queue_full);
                 link.inspect(|link| count(&link.dropped_queue_full));
             }
         }
@@ -204,8 +202,14 @@ impl Mesh {
         self.shared.registry.queued(peer)
     }
 
-    /// Counters since the start.
-    pub(crate) fn counters(&self) -> &MeshCounters {
+    /// Counts since the start by name, of all peers together.
+    pub(crate) fn totals(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counters.totals(&self.shared.links)
+    }
+
+    /// What is not counted of a single peer.
+    #[cfg(test)]
+    fn counters(&self) -> &MeshCounters {
         &self.shared.counters
     }
 

@@ -6,9 +6,7 @@ use biplane_state_transfer::{
     Stage, WalkedSegment, artifact_kind, check_partition,
 };
 use biplane_vsr as vsr;
-use biplane_wire::{
-    ManifestEntry, Op, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed,
-};
+use biplane_wire::{ManifestEntry, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed};
 
 use super::Group;
 use super::install::Installing;
@@ -25,9 +23,6 @@ pub(crate) struct TransferIn {
     /// All artifacts are there; their writes may not be.
     pub(super) fetched: Option<Offer>,
     pub(super) installing: Option<Installing>,
-    /// Highest op known committed when the attempt asked. Nothing above it was acknowledged here,
-    /// and nothing is until the attempt ends: an offer that reaches it erases no promise.
-    asked_at: Op,
     pub(super) served_reads: ServedReads,
     pub(super) offers_wanted: OffersWanted,
 }
@@ -99,10 +94,13 @@ impl Group {
             return self.cancel_transfer(context);
         }
         let mut out = std::mem::take(&mut context.scratch.pull);
-        // Where messages come fast, heartbeats have told of more since then than any offer holds.
+        // Where messages come fast, heartbeats tell of more than any offer holds. What this
+        // replica may have acknowledged ends with its log, which does not grow meanwhile: an
+        // offer that reaches that far, or all that is committed, takes no promise back.
+        let known = self.pull_view();
         let view = PullView {
-            commit_max: self.transfer.asked_at,
-            ..self.pull_view()
+            commit_max: known.commit_max.min(self.replica.op_head()),
+            ..known
         };
         if let Err(reason) = self.puller.on_target(from, target, &view, &mut out) {
             tracing::debug!(group = %self.spec.group, %reason, "descriptor ignored");
@@ -147,7 +145,6 @@ impl Group {
             PullOutput::Stage(stage) => {
                 if stage == Stage::AwaitingTarget {
                     self.hold_segments();
-                    self.transfer.asked_at = self.replica.commit_max();
                 }
                 self.replica.set_transfer_stage(stage);
             }

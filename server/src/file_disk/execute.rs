@@ -119,35 +119,54 @@ impl Worker {
         self.sync_dir(parent_of(&target)?, of)
     }
 
-    /// Creates what is missing from the top down, then makes each new name durable in its parent.
-    /// In this order the first sync has the names of all of them in it on file systems with a
-    /// journal, and the others find their work done.
     fn create_dirs(&self, path: &DiskPath, of: Synced) -> io::Result<()> {
-        let mut missing = Vec::new();
-        let mut current = Some(path.clone());
-        while let Some(directory) = current {
-            if self.real(&directory).is_dir() {
-                break;
-            }
-            current = directory.parent();
-            missing.push(directory);
-        }
-        for directory in missing.iter().rev() {
-            match fs::create_dir(self.real(directory)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        }
-        for directory in &missing {
-            self.sync_dir(parent_of(&self.real(directory))?, of)?;
-        }
-        Ok(())
+        create_dirs(&self.root, path, |parent| self.sync_dir(parent, of))
     }
 
     fn sync_dir(&self, path: &Path, of: Synced) -> io::Result<()> {
         let directory = File::open(path)?;
         self.meter.time(of, || directory.sync_all())
     }
+}
+
+/// Creates what is missing from the top down, then makes each new name durable in its parent by
+/// `sync`. In this order the first sync has the names of all of them in it on file systems with a
+/// journal, and the others find their work done.
+///
+/// When that fails, what was made goes again: a repetition would find it there, and report durable
+/// what nobody has synced.
+fn create_dirs(
+    root: &Path,
+    path: &DiskPath,
+    sync: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut missing = Vec::new();
+    let mut current = Some(path.clone());
+    while let Some(directory) = current {
+        let real = root.join(directory.as_str());
+        if real.is_dir() {
+            break;
+        }
+        current = directory.parent();
+        missing.push(real);
+    }
+    let make = || {
+        for directory in missing.iter().rev() {
+            match fs::create_dir(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        missing
+            .iter()
+            .try_for_each(|directory| sync(parent_of(directory)?))
+    };
+    make().inspect_err(|_| {
+        for directory in &missing {
+            // One that somebody uses by now stays.
+            let _ = fs::remove_dir(directory);
+        }
+    })
 }
 
 fn parent_of(path: &Path) -> io::Result<&Path> {
@@ -197,4 +216,38 @@ pub(super) fn read_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<us
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn folders_whose_names_could_not_be_synced_are_made_and_synced_again() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = DiskPath::new("a/b/c").expect("a path");
+        for failing in 1..=3 {
+            let calls = Cell::new(0);
+            let sync = |_: &Path| {
+                calls.set(calls.get() + 1);
+                match calls.get() {
+                    call if call == failing => Err(io::ErrorKind::StorageFull.into()),
+                    _ => Ok(()),
+                }
+            };
+            create_dirs(root.path(), &path, sync).expect_err("a sync fails");
+            assert!(!root.path().join("a").exists(), "call {failing}");
+        }
+        let synced = Cell::new(0);
+        let sync = |_: &Path| {
+            synced.set(synced.get() + 1);
+            Ok(())
+        };
+        create_dirs(root.path(), &path, sync).expect("all is well");
+        create_dirs(root.path(), &path, sync).expect("nothing to do");
+        assert!(root.path().join("a/b/c").is_dir());
+        assert_eq!(synced.get(), 3);
+    }
 }

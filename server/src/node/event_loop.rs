@@ -260,7 +260,7 @@ impl Node {
         info!(refused, "client frames that were no requests");
         if let Some(mesh) = self.mesh.take() {
             mesh.shut_down().await;
-            let counters = mesh.counters();
+            let counters = mesh.totals();
             info!(?counters, "the mesh is closed");
         }
         if let Some(disk) = self.disk.take() {

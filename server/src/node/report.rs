@@ -5,7 +5,6 @@
 //! many partitions the totals are told, and by name only those that need a look.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use biplane_vsr::{Ignored, Status, TransferStage};
 use biplane_wire::{GroupId, Op};
@@ -17,6 +16,7 @@ use crate::client::system::Totals;
 use crate::clock;
 use crate::file_disk::FileDisk;
 use crate::file_disk::sync_meter::SyncTimes;
+use crate::peer::Mesh;
 use crate::peer::counters::{FlowReport, LinkCounters};
 
 /// Partition groups that are named in a report.
@@ -306,27 +306,7 @@ impl Node {
     }
 
     fn mesh_counters(&self) -> Vec<(&'static str, u64)> {
-        let Some(mesh) = &self.mesh else {
-            return Vec::new();
-        };
-        let counters = mesh.counters();
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            ("dropped_no_link", read(&counters.dropped_no_link)),
-            ("dropped_queue_full", read(&counters.dropped_queue_full)),
-            ("refused_frames", read(&counters.refused_frames)),
-            ("foreign_frames", read(&counters.foreign_frames)),
-            ("lost_with_link", read(&counters.lost_with_link)),
-            ("closed_framing", read(&counters.closed_framing)),
-            ("handshakes_failed", read(&counters.handshakes_failed)),
-            ("handshakes_overflow", read(&counters.handshakes_overflow)),
-            ("dials", read(&counters.dials)),
-            ("links_up", read(&counters.links_up)),
-            ("links_refused", read(&counters.links_refused)),
-            ("frames_out", read(&counters.frames_out)),
-            ("batches_out", read(&counters.batches_out)),
-            ("frames_in", read(&counters.frames_in)),
-        ]
+        self.mesh.as_ref().map_or(Vec::new(), Mesh::totals)
     }
 
     fn totals_report(&self) -> TotalsReport {

@@ -9,19 +9,9 @@ use biplane_wire::{Command, Message};
 
 use crate::refusals::RefusalCounts;
 
-/// Counts of what the mesh dropped or refused.
+/// Counts of what is not counted of a single peer.
 #[derive(Debug, Default)]
 pub(crate) struct MeshCounters {
-    /// Frames dropped because no connection was up.
-    pub(crate) dropped_no_link: AtomicU64,
-    /// Frames dropped because the peer's queue was full.
-    pub(crate) dropped_queue_full: AtomicU64,
-    /// Received frames refused by typed decode.
-    pub(crate) refused_frames: AtomicU64,
-    /// Received frames of another cluster or with an impossible replica id.
-    pub(crate) foreign_frames: AtomicU64,
-    /// Frames queued or being written when their link was lost.
-    pub(crate) lost_with_link: AtomicU64,
     /// Connections closed for a framing violation.
     pub(crate) closed_framing: AtomicU64,
     /// Handshakes that ended in a refusal, a timeout or an error.
@@ -34,12 +24,41 @@ pub(crate) struct MeshCounters {
     pub(crate) links_up: AtomicU64,
     /// Finished handshakes whose peer had a link already.
     pub(crate) links_refused: AtomicU64,
-    /// Frames written.
-    pub(crate) frames_out: AtomicU64,
-    /// Writes they took, counted in batches.
+    /// Writes, counted in batches.
     pub(crate) batches_out: AtomicU64,
-    /// Frames received and passed on.
-    pub(crate) frames_in: AtomicU64,
+}
+
+impl MeshCounters {
+    /// Every count of the mesh by name: its own, and those of all peers together.
+    pub(super) fn totals(&self, links: &[LinkCounters]) -> Vec<(&'static str, u64)> {
+        let all = |of: fn(&LinkCounters) -> u64| links.iter().map(of).sum::<u64>();
+        vec![
+            ("dropped_no_link", all(|link| read(&link.dropped_no_link))),
+            (
+                "dropped_queue_full",
+                all(|link| read(&link.dropped_queue_full)),
+            ),
+            (
+                "refused_frames",
+                all(|link| link.refused.total() + read(&link.routed_requests)),
+            ),
+            ("foreign_frames", all(|link| read(&link.foreign))),
+            ("lost_with_link", all(|link| read(&link.lost_with_link))),
+            ("closed_framing", read(&self.closed_framing)),
+            ("handshakes_failed", read(&self.handshakes_failed)),
+            ("handshakes_overflow", read(&self.handshakes_overflow)),
+            ("dials", read(&self.dials)),
+            ("links_up", read(&self.links_up)),
+            ("links_refused", read(&self.links_refused)),
+            ("frames_out", all(|link| link.sent.total())),
+            ("batches_out", read(&self.batches_out)),
+            ("frames_in", all(|link| link.received.total())),
+        ]
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// One more.
@@ -135,15 +154,19 @@ impl Flow {
         self.bytes[kind].fetch_add(message.size() as u64, Ordering::Relaxed);
     }
 
+    /// Frames of all kinds.
+    fn total(&self) -> u64 {
+        self.frames.iter().map(read).sum()
+    }
+
     /// All kinds.
     pub(crate) fn report(&self) -> Vec<FlowReport> {
-        let read = |counters: &[AtomicU64], kind: usize| counters[kind].load(Ordering::Relaxed);
         let kinds = Traffic::NAMES.iter().enumerate();
         kinds
             .map(|(kind, traffic)| FlowReport {
                 traffic,
-                frames: read(&self.frames, kind),
-                bytes: read(&self.bytes, kind),
+                frames: read(&self.frames[kind]),
+                bytes: read(&self.bytes[kind]),
             })
             .collect()
     }
@@ -173,7 +196,6 @@ pub(crate) struct LinkCounters {
 impl LinkCounters {
     /// Frames to it that were dropped, by reason.
     pub(crate) fn dropped(&self) -> Vec<(&'static str, u64)> {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
             ("no_link", read(&self.dropped_no_link)),
             ("queue_full", read(&self.dropped_queue_full)),
@@ -183,7 +205,6 @@ impl LinkCounters {
 
     /// Frames of it that were not passed on, by reason.
     pub(crate) fn refused(&self) -> Vec<(&'static str, u64)> {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut counts = self.refused.counts();
         counts.push(("foreign", read(&self.foreign)));
         counts.push(("routed_request", read(&self.routed_requests)));

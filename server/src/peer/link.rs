@@ -138,7 +138,6 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
     if header.frame.cluster() != identity.cluster
         || header.frame.replica().0 >= identity.replica_count
     {
-        count(&shared.counters.foreign_frames);
         link.inspect(|link| count(&link.foreign));
         debug!(%peer, "a frame of another cluster or of no member is dropped");
         return Ok(());
@@ -147,7 +146,6 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         // No server of this generation sends one to another, and executing it would let a replica
         // act for any client (chapter 01 section 6.3).
         Ok(ReplicaFrame::RoutedRequest(_)) => {
-            count(&shared.counters.refused_frames);
             link.inspect(|link| count(&link.routed_requests));
             if let Some(withheld) = shared.link_log_budget.line() {
                 warn!(%peer, withheld, "a client request from a replica is dropped");
@@ -155,7 +153,6 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
             Ok(())
         }
         Ok(frame) => {
-            count(&shared.counters.frames_in);
             link.inspect(|link| link.received.note(frame.message()));
             let event = PeerEvent::Frame { from: peer, frame };
             if shared.events.send(event).await {
@@ -165,7 +162,6 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
             }
         }
         Err(refusal) => {
-            count(&shared.counters.refused_frames);
             link.inspect(|link| link.refused.note(&refusal));
             if let Some(withheld) = shared.link_log_budget.line() {
                 let label = refusal.label();
@@ -185,7 +181,7 @@ async fn write(
     socket: TcpStream,
     shared: Arc<Shared>,
 ) {
-    let (counters, of_peer) = (&shared.counters, shared.link(peer));
+    let of_peer = shared.link(peer);
     let mut batch: Vec<Message> = Vec::with_capacity(shared.config.batch_max);
     while let Ok(first) = queue.recv().await {
         batch.push(first);
@@ -196,11 +192,9 @@ async fn write(
             }
         }
         batch.iter().for_each(|message| link.taken(message));
-        let frames = batch.len() as u64;
         if let Err(error) = writer.write_batch(&batch).await {
             debug!(%error, "writing to a replica failed");
-            let lost = frames + queue.len() as u64;
-            counters.lost_with_link.fetch_add(lost, Ordering::Relaxed);
+            let lost = (batch.len() + queue.len()) as u64;
             if let Some(of_peer) = of_peer {
                 of_peer.lost_with_link.fetch_add(lost, Ordering::Relaxed);
             }
@@ -209,8 +203,7 @@ async fn write(
         if let Some(of_peer) = of_peer {
             batch.iter().for_each(|message| of_peer.sent.note(message));
         }
-        counters.frames_out.fetch_add(frames, Ordering::Relaxed);
-        count(&counters.batches_out);
+        count(&shared.counters.batches_out);
         batch.clear();
     }
     let _ = runtime::timeout(shared.config.close_grace, writer.close()).await;

@@ -3,24 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-/// Kernel ticks per second in `/proc/<pid>/stat`: fixed by the Linux ABI.
-const CLOCK_TICKS: f64 = 100.0;
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+
+fn look<T>(pid: u32, of: impl FnOnce(&sysinfo::Process) -> T) -> T {
+    let (mut system, pid) = (System::new(), Pid::from_u32(pid));
+    let what = ProcessRefreshKind::nothing().with_cpu();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, what);
+    of(system.process(pid).expect("the process runs"))
+}
 
 /// Processor seconds a process has used, user and system.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
-    // The name stands in parentheses and may hold anything; fields are counted behind it.
-    let behind = stat.rfind(')').map_or("", |at| &stat[at + 1..]);
-    let fields: Vec<&str> = behind.split_whitespace().collect();
-    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number of ticks");
-    (ticks(11) + ticks(12)) / CLOCK_TICKS
+    look(pid, |process| process.accumulated_cpu_time() as f64 / 1e3)
 }
 
 /// Open descriptors of a process.
 pub(crate) fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd"))
-        .expect("the process runs")
-        .count()
+    look(pid, |process| {
+        process.open_files().expect("they can be counted")
+    })
 }
 
 /// Files and folders below a folder.

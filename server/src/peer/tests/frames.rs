@@ -53,7 +53,7 @@ fn a_bad_seal_is_dropped_and_the_link_stays() {
         2,
         "the first that is passed on is the intact one"
     );
-    running.wait_count(|counters| &counters.refused_frames, 5);
+    running.wait_total("refused_frames", 5);
     let link = running.mesh.link_counters(biplane_wire::ReplicaId(0));
     let link = link.expect("a member of the roster");
     let refused: Vec<_> = link
@@ -81,7 +81,7 @@ fn commands_that_no_replica_sends_are_dropped_and_counted() {
     }
     raw.say(&commit(9).to_vec());
     assert_eq!(running.wait_frame(0), 9);
-    let counted = running.wait_count(|counters| &counters.refused_frames, 1);
+    let counted = running.wait_total("refused_frames", 1);
     assert_eq!(counted, 2 * refused.len() as u64);
     raw.assert_open();
 }
@@ -95,7 +95,7 @@ fn frames_of_strangers_are_dropped_and_counted() {
     // A frame of another member is legal: prepares are relayed.
     raw.say(&commit_from(1, 4).to_vec());
     assert_eq!(running.wait_frame(0), 4);
-    let counted = running.wait_count(|counters| &counters.foreign_frames, 3);
+    let counted = running.wait_total("foreign_frames", 3);
     assert_eq!(counted, 3);
 }
 

@@ -39,11 +39,7 @@ fn a_peer_that_does_not_read_blocks_nobody_else() {
         runtime::block_on(runtime::sleep(Duration::from_micros(200)));
     }
     assert!(dropped > 0, "the queue has an end");
-    let counted = running
-        .mesh
-        .counters()
-        .dropped_queue_full
-        .load(Ordering::Relaxed);
+    let counted = running.wait_total("dropped_queue_full", 1);
     assert_eq!(counted, dropped);
     let dropped_for = |peer| {
         let link = running.mesh.link_counters(ReplicaId(peer));
@@ -94,7 +90,7 @@ fn a_burst_leaves_in_a_few_writes_and_in_order() {
         }
     }
     // The last frame may be here before it is counted there.
-    let frames = running.wait_count(|counters| &counters.frames_out, 4_000);
+    let frames = running.wait_total("frames_out", 4_000);
     let batches = running.mesh.counters().batches_out.load(Ordering::Relaxed);
     println!("{frames} frames in {batches} writes");
     assert_eq!(frames, 4_000);

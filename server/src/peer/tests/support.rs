@@ -134,6 +134,24 @@ impl Running {
         assert!(event.is_none(), "nothing was to happen: {event:?}");
     }
 
+    /// Waits until the count of all peers with this name is `least` or more; what it is then.
+    pub(super) fn wait_total(&self, name: &str, least: u64) -> u64 {
+        let start = Instant::now();
+        loop {
+            let totals = self.mesh.totals();
+            let found = totals.iter().find(|(known, _)| *known == name);
+            let (_, value) = *found.expect("a count of that name");
+            if value >= least {
+                return value;
+            }
+            assert!(
+                start.elapsed() < LIMIT,
+                "{value} instead of {least}: {totals:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until a counter has reached `least`.
     pub(super) fn wait_count(&self, of: impl Fn(&MeshCounters) -> &AtomicU64, least: u64) -> u64 {
         let start = Instant::now();
