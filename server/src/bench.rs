@@ -5,6 +5,7 @@
 //! document and a page with plots.
 
 mod calls;
+mod cluster;
 mod connection;
 mod load;
 pub mod options;
@@ -12,6 +13,7 @@ mod page;
 mod probe;
 mod record;
 mod report;
+mod scaling;
 mod table;
 pub mod topology;
 mod usage;
@@ -93,6 +95,7 @@ pub fn run(command: BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Latency(args) => (Workload::Latency, args),
         BenchCommand::Table(args) => return table::run(&args),
         BenchCommand::Topology(args) => return topology::run(&args),
+        BenchCommand::Scaling(args) => return scaling::run(&args),
     };
     let report = measure(Load { workload, args })?;
     let args = &report.load.args;

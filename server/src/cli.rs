@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::options::BenchCommand;
+use crate::config::{ConfigDuration, HEARTBEAT_TIMEOUT_MIN};
 use crate::inspect::InspectArgs;
 
 /// Replicated message streaming, compatible with Apache Iggy clients and replicas.
@@ -57,6 +59,9 @@ pub struct DevArgs {
     /// TLS everywhere: between the nodes, and for clients with a certificate minted for localhost
     #[arg(long)]
     pub tls: bool,
+    /// How long a backup waits for its primary before it starts an election; at least 2s
+    #[arg(long, default_value = "5s", value_parser = parse_heartbeat_timeout)]
+    pub heartbeat_timeout: Duration,
 }
 
 /// What can be done with a configuration file.
@@ -128,6 +133,14 @@ impl std::fmt::Debug for StatusArgs {
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
+}
+
+fn parse_heartbeat_timeout(text: &str) -> Result<Duration, String> {
+    let ConfigDuration(timeout) = ConfigDuration::parse(text)?;
+    if timeout < HEARTBEAT_TIMEOUT_MIN {
+        return Err(format!("must be at least {HEARTBEAT_TIMEOUT_MIN:?}"));
+    }
+    Ok(timeout)
 }
 
 fn parse_nodes(text: &str) -> Result<u8, String> {

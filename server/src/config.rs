@@ -36,6 +36,7 @@ pub use sections::{
     AdvertisedAddress, Cluster, ClusterAuth, ClusterTls, Config, Http, HttpCors, HttpJwt, HttpTls,
     ListenerTls, Logging, Ports, RosterNode, WebSocket,
 };
+pub use validate::HEARTBEAT_TIMEOUT_MIN;
 pub use values::{ConfigDuration, ConfigSize, Secret};
 pub(crate) use values::{Expiry, parse_expiry};
 pub use variables::{Variables, is_configuration};

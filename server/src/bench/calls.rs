@@ -55,6 +55,12 @@ pub(super) fn create(
     create_topic(connection, stream, TOPIC, load.partitions(), &options)
 }
 
+/// Creates a stream whose topic has one partition and the options of a new one.
+pub(super) fn create_probe(connection: &mut Connection, stream: &str) -> Result<(), BenchError> {
+    create_stream(connection, stream)?;
+    create_topic(connection, stream, TOPIC, 1, &TlvBuilder::new())
+}
+
 /// Creates a stream.
 pub(super) fn create_stream(connection: &mut Connection, name: &str) -> Result<(), BenchError> {
     let body = CreateStream {

@@ -28,6 +28,46 @@ pub enum BenchCommand {
     Table(TableArgs),
     /// Create streams and topics, and see what they cost
     Topology(TopologyArgs),
+    /// Start clusters of three nodes and see what grows with partitions, and how long starts and
+    /// the loss of the primary take
+    Scaling(ScalingArgs),
+}
+
+/// Where a cluster of three nodes runs that lasts as long as a measurement.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// Folder in which the cluster's data folder is made, and removed again
+    #[arg(long, default_value = ".")]
+    pub folder: PathBuf,
+    /// Client port of the first node
+    #[arg(long, default_value_t = 28090)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1024..=64_000))]
+    pub base_port: u16,
+}
+
+/// Arguments of `biplane bench scaling`.
+#[derive(Debug, Clone, Args)]
+pub struct ScalingArgs {
+    /// How often each load runs and the primary dies; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub repetitions: u32,
+    /// Measured time of each load in seconds
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Partitions over which 8 producers are spread, one load for each number
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64,512")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub partitions: Vec<u32>,
+    /// Partitions that nobody writes to, beside which latency is measured again
+    #[arg(long, default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub idle_partitions: u32,
+    /// Heartbeat timeouts with which the primary is killed
+    #[arg(long, value_delimiter = ',', default_value = "5s,2s")]
+    pub heartbeat_timeouts: Vec<String>,
+    /// The cluster
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Arguments of `biplane bench table`.
@@ -39,13 +79,9 @@ pub struct TableArgs {
     /// Measured time of each load in seconds
     #[arg(long, default_value_t = 3.0, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Folder in which the cluster's data folder is made, and removed again
-    #[arg(long, default_value = ".")]
-    pub folder: PathBuf,
-    /// Client port of the first node
-    #[arg(long, default_value_t = 28090)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1024..=64_000))]
-    pub base_port: u16,
+    /// The cluster
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Gigabytes of memory to touch and free before each load. A virtual machine that was idle gets
     /// its memory page by page as it is first used, and then a load of seconds measures that
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1024))]

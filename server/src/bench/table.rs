@@ -2,23 +2,14 @@
 //! targets several times, and a table of target against median.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clap::Parser;
-
-use super::options::{Load, LoadArgs, TableArgs, Workload};
+use super::cluster::Cluster;
+use super::options::{TableArgs, Workload};
 use super::report::Report;
-use super::usage::{Sample, children};
 use super::{BenchError, measure, write};
 
-/// How long the nodes may take to end after their supervisor.
-const END_BUDGET: Duration = Duration::from_secs(20);
 /// Rest before each load, so that the disk has written what the last one left.
 const REST: Duration = Duration::from_secs(2);
 
@@ -81,7 +72,8 @@ fn persisted() -> (Workload, &'static str) {
     )
 }
 
-fn ratio(report: &Report, figure: &str) -> Option<f64> {
+/// A ratio of a report by the name of what is divided.
+pub(super) fn ratio(report: &Report, figure: &str) -> Option<f64> {
     let found = report.ratios.iter().find(|ratio| ratio.figure == figure);
     found.map(|ratio| ratio.ratio)
 }
@@ -196,10 +188,10 @@ const IDLE_MEGABYTES: f64 = 60.0;
 
 /// Runs the table.
 pub(super) fn run(args: &TableArgs) -> Result<(), BenchError> {
-    let cluster = Cluster::start(args)?;
+    let cluster = Cluster::start(&args.cluster, &[])?;
     // Idle is measured before anything has been asked of the cluster.
     thread::sleep(REST);
-    let idle = cluster.resident()?;
+    let idle = cluster.resident_megabytes()?;
     let mut runs: Vec<((Workload, &str), Vec<Report>)> = Vec::new();
     for round in 1..=args.repetitions {
         for target in &TARGETS {
@@ -218,7 +210,7 @@ pub(super) fn run(args: &TableArgs) -> Result<(), BenchError> {
             );
             thread::sleep(REST);
             touch_memory(args.touch);
-            runs[at].1.push(measure(cluster.load(args, load)?)?);
+            runs[at].1.push(measure(cluster.load(load, args.seconds)?)?);
         }
     }
     drop(cluster);
@@ -273,7 +265,8 @@ fn table(runs: &[((Workload, &str), Vec<Report>)], idle: f64, repetitions: u32) 
     out
 }
 
-fn number(value: f64) -> String {
+/// A number with three digits that count.
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -282,109 +275,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A development cluster for the time of the table.
-struct Cluster {
-    supervisor: Child,
-    folder: PathBuf,
-    nodes: Vec<u32>,
-    address: SocketAddr,
-}
-
-impl Cluster {
-    fn start(args: &TableArgs) -> Result<Self, BenchError> {
-        let folder = args
-            .folder
-            .join(format!("biplane-bench-{}", std::process::id()));
-        let local = |what: &str| {
-            let what = what.to_owned();
-            move |source| BenchError::Local { what, source }
-        };
-        let program = std::env::current_exe().map_err(local("where this program is"))?;
-        let mut supervisor = Command::new(program)
-            .arg("dev")
-            .args(["--nodes", "3", "--data"])
-            .arg(&folder)
-            .args(["--base-port", &args.base_port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(local("cannot start a cluster"))?;
-        let output = supervisor.stdout.take();
-        let mut cluster = Self {
-            supervisor,
-            folder,
-            nodes: Vec::new(),
-            address: (Ipv4Addr::LOCALHOST, args.base_port).into(),
-        };
-        let mut lines = BufReader::new(output.ok_or(BenchError::Worker)?).lines();
-        let ready = lines.any(|line| line.is_ok_and(|line| line.contains("the cluster is ready")));
-        // Whatever the supervisor says later must not fill its pipe.
-        thread::spawn(move || lines.for_each(drop));
-        if !ready {
-            return Err(BenchError::Options(
-                "the cluster did not start; its reason is above".to_owned(),
-            ));
-        }
-        cluster.nodes = children(cluster.supervisor.id());
-        Ok(cluster)
-    }
-
-    fn load(
-        &self,
-        args: &TableArgs,
-        (workload, words): (Workload, &str),
-    ) -> Result<Load, BenchError> {
-        #[derive(Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: LoadArgs,
-        }
-        let line = Line::try_parse_from(["bench"].into_iter().chain(words.split_whitespace()))
-            .map_err(|error| BenchError::Options(error.to_string()))?;
-        let mut load = Load {
-            workload,
-            args: line.args,
-        };
-        load.args.address = self.address;
-        load.args.seconds = args.seconds;
-        load.args.pids.clone_from(&self.nodes);
-        load.args.probe_dir = Some(self.folder.clone());
-        Ok(load)
-    }
-
-    /// Resident size of the largest node.
-    fn resident(&self) -> Result<f64, BenchError> {
-        let mut largest: f64 = 0.0;
-        for pid in &self.nodes {
-            let sample = Sample::of(*pid).map_err(|source| BenchError::Local {
-                what: format!("cannot look at process {pid}"),
-                source,
-            })?;
-            largest = largest.max(sample.resident_megabytes());
-        }
-        Ok(largest)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // The nodes end when their supervisor's end of their standard input closes.
-        let _ = self.supervisor.kill();
-        let _ = self.supervisor.wait();
-        let deadline = Instant::now() + END_BUDGET;
-        let alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-        while self.nodes.iter().any(alive) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(50));
-        }
-        if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("biplane: {} is left behind: {error}", self.folder.display());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::bench::options::LoadArgs;
 
     #[test]
     fn a_verdict_depends_on_the_side_of_the_limit() {

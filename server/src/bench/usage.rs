@@ -38,6 +38,11 @@ impl Sample {
         })
     }
 
+    /// Processor seconds so far.
+    pub(super) const fn cpu_seconds(&self) -> f64 {
+        self.cpu_seconds
+    }
+
     /// Resident memory, in 10^6 bytes.
     pub(super) const fn resident_megabytes(&self) -> f64 {
         self.resident_megabytes
@@ -76,6 +81,17 @@ pub(super) fn children(parent: u32) -> Vec<u32> {
     let mut children: Vec<u32> = children.map(|(pid, _)| pid.as_u32()).collect();
     children.sort_unstable();
     children
+}
+
+/// Kills a process with SIGKILL.
+pub(super) fn kill(pid: u32) -> io::Result<()> {
+    let system = look(ProcessesToUpdate::Some(&[Pid::from_u32(pid)]));
+    let killed = system.process(Pid::from_u32(pid)).map(sysinfo::Process::kill);
+    match killed {
+        Some(true) => Ok(()),
+        Some(false) => Err(io::Error::last_os_error()),
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
 }
 
 fn look(processes: ProcessesToUpdate<'_>) -> System {

@@ -253,10 +253,13 @@ fn cluster(cluster: &Cluster, problems: &mut Problems) {
     replica_tls(cluster, problems);
 }
 
+/// Shortest `cluster.heartbeat_timeout` (chapter 09).
+pub const HEARTBEAT_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+
 fn timers(cluster: &Cluster, problems: &mut Problems) {
     let heartbeat = cluster.heartbeat_timeout.0;
     problems.check(
-        heartbeat >= Duration::from_secs(2),
+        heartbeat >= HEARTBEAT_TIMEOUT_MIN,
         "cluster.heartbeat_timeout",
         "must be at least 2s",
     );

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cli::DevArgs;
 
@@ -75,6 +76,7 @@ pub(super) struct Layout {
     pub(super) nodes: u8,
     base_port: u16,
     tls: bool,
+    heartbeat_timeout: Duration,
     /// Held for as long as the cluster runs.
     _lock: File,
 }
@@ -99,6 +101,7 @@ impl Layout {
             nodes: args.nodes,
             base_port: args.base_port,
             tls: args.tls,
+            heartbeat_timeout: args.heartbeat_timeout,
             _lock: lock,
         };
         layout.check_ports()?;
@@ -180,10 +183,11 @@ impl Layout {
              [http]\naddress = \"{}\"\n\n[quic]\nenabled = false\n\n\
              # The supervisor keeps what a node writes to standard error.\n\
              [logging]\nfile_enabled = false\n\n\
-             [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n",
+             [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\nheartbeat_timeout = \"{}ms\"\n",
             self.client_address(0),
             self.websocket_address(0),
             self.http_address(0),
+            self.heartbeat_timeout.as_millis(),
         );
         for node in 0..self.nodes {
             let _ = write!(
@@ -279,6 +283,7 @@ mod tests {
             base_port,
             data: folder.to_owned(),
             tls: false,
+            heartbeat_timeout: Duration::from_secs(3),
         }
     }
 
@@ -316,6 +321,7 @@ mod tests {
             let config = Config::load(&layout.config, &Variables::default()).unwrap();
             assert_eq!(config.cluster.tls.enabled, tls);
             assert_eq!(config.tcp.tls.enabled, tls);
+            assert_eq!(config.cluster.heartbeat_timeout.ticks(), 300);
             assert_eq!(
                 config.cluster.auth.shared_secret.0.len(),
                 64 * usize::from(tls)
