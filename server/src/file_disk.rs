@@ -4,6 +4,7 @@
 //! by side. Completions go to one channel that never refuses: a lost completion would be a lost
 //! promise.
 
+mod direct;
 mod execute;
 mod handles;
 pub(crate) mod sync_meter;
@@ -17,7 +18,7 @@ use std::thread;
 
 use biplane_journal::{
     DirEntry, DiskCompletion, DiskError, DiskErrorKind, DiskPath, DiskRequest, DiskVerb, DiskView,
-    GroupCommit,
+    GroupCommit, QueueId,
 };
 use crossbeam::channel;
 
@@ -28,6 +29,8 @@ use sync_meter::{SyncMeter, SyncTimes, Synced};
 /// Open files one thread keeps at most, and at least.
 const HANDLES_MAX: usize = 128;
 const HANDLES_MIN: usize = 4;
+/// Requests that may wait for a thread whose disk keeps up.
+const WAITING_MAX: usize = 8;
 /// Held while a process runs on the folder.
 const LOCK: &str = "biplane.lock";
 
@@ -176,9 +179,10 @@ impl FileDisk {
             let thread = thread::Builder::new()
                 .name(format!("disk-{index}"))
                 .spawn(move || {
-                    for request in requests {
+                    while let Ok(request) = requests.recv() {
                         let DiskRequest { queue, token, op } = request;
-                        let result = worker.execute(op, Synced::of(queue));
+                        let is_behind = requests.len() > WAITING_MAX;
+                        let result = worker.execute(op, Synced::of(queue), is_behind);
                         // The node is gone when nobody takes completions; there is nothing to
                         // promise.
                         completions.post(DiskCompletion {
@@ -200,7 +204,7 @@ impl FileDisk {
         let index = if GroupCommit::is_urgent(request.queue) {
             last
         } else {
-            request.queue.0 as usize % last
+            thread_of(request.queue, last)
         };
         // The threads end only after the senders are dropped, so this cannot fail.
         let _ = self.workers[index].send(request);
@@ -218,6 +222,13 @@ impl FileDisk {
             let _ = thread.join();
         }
     }
+}
+
+/// The thread of a queue, of `threads`. Groups have several queues with numbers in a row, and the
+/// busiest of each would share a thread if the number itself decided.
+fn thread_of(queue: QueueId, threads: usize) -> usize {
+    let spread = queue.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    spread as usize % threads
 }
 
 /// Open files each of `threads` threads may keep: a quarter of what the process may have open is

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use biplane_journal::{Chunk, DiskError, DiskOp, DiskPath, DiskReply, ReadBuffer};
 
+use super::direct::Direct;
 use super::disk_error;
 use super::handles::Handles;
 use super::sync_meter::{SyncMeter, Synced};
@@ -20,6 +21,7 @@ const SLICES_MAX: usize = 1024;
 pub(super) struct Worker {
     root: PathBuf,
     handles: Handles,
+    direct: Direct,
     meter: Arc<SyncMeter>,
 }
 
@@ -33,18 +35,25 @@ impl Worker {
         Self {
             root,
             handles: Handles::new(generation, handles_max),
+            direct: Direct::default(),
             meter,
         }
     }
 
-    /// `of` is whose files the operation is about.
-    pub(super) fn execute(&mut self, op: DiskOp, of: Synced) -> Result<DiskReply, DiskError> {
+    /// `of` is whose files the operation is about; `is_behind` when more of them wait than the
+    /// disk keeps up with.
+    pub(super) fn execute(
+        &mut self,
+        op: DiskOp,
+        of: Synced,
+        is_behind: bool,
+    ) -> Result<DiskReply, DiskError> {
         let (verb, path) = (op.verb(), op.path().clone());
-        self.run(op, of)
+        self.run(op, of, is_behind)
             .map_err(|error| disk_error(verb, &path, &error))
     }
 
-    fn run(&mut self, op: DiskOp, of: Synced) -> io::Result<DiskReply> {
+    fn run(&mut self, op: DiskOp, of: Synced, is_behind: bool) -> io::Result<DiskReply> {
         match op {
             DiskOp::Write {
                 path,
@@ -53,7 +62,11 @@ impl Worker {
                 sync,
             } => {
                 let file = self.handles.get(&self.root, &path, true)?;
-                write_at(file, offset, &data)?;
+                let len = data.iter().map(Chunk::len).sum();
+                let is_direct = !is_behind && self.direct.is_worth(len);
+                if !is_direct || !self.direct.write(file, offset, &data)? {
+                    write_at(file, offset, &data)?;
+                }
                 if sync {
                     self.meter.time(of, || file.sync_data())?;
                 }

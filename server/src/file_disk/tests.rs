@@ -232,3 +232,14 @@ fn shutting_down_executes_what_is_queued() {
     disk.shut_down();
     assert_eq!(fs::metadata(folder.path().join("file")).unwrap().len(), 100);
 }
+
+#[test]
+fn queues_of_the_same_purpose_are_spread_over_the_threads() {
+    for stride in 1..=8 {
+        let mut used = [0; 4];
+        for group in 0..400 {
+            used[thread_of(QueueId(group * stride), used.len())] += 1;
+        }
+        assert!(used.iter().all(|count| (60..=140).contains(count)), "{stride}: {used:?}");
+    }
+}
