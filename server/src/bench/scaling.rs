@@ -50,7 +50,11 @@ pub(super) fn run(args: &ScalingArgs) -> Result<(), BenchError> {
 
 fn partitions(args: &ScalingArgs, lines: &mut Vec<Line>) -> Result<(), BenchError> {
     let mut cluster = Cluster::start(&args.cluster, &[])?;
-    push(lines, "start of empty nodes, s", seconds(cluster.ready_after()));
+    push(
+        lines,
+        "start of empty nodes, s",
+        seconds(cluster.ready_after()),
+    );
     for &partitions in &args.partitions {
         let words = format!("--producers 8 --batch 100 --partitions {partitions}");
         let figure = format!("8 producers, 100 x 1,000 B, {partitions} partitions: ");
@@ -71,7 +75,11 @@ fn partitions(args: &ScalingArgs, lines: &mut Vec<Line>) -> Result<(), BenchErro
     cluster.restart()?;
     let ready = cluster.ready_after();
     let served = until_served(&cluster, &destination, None)?;
-    push(lines, &format!("start with {beside}, primary known, s"), seconds(ready));
+    push(
+        lines,
+        &format!("start with {beside}, primary known, s"),
+        seconds(ready),
+    );
     let figure = format!("start with {beside}, first acknowledged write, s");
     push(lines, &figure, seconds(ready + served));
     Ok(())
@@ -133,7 +141,8 @@ fn failover(args: &ScalingArgs, timeout: &str, lines: &mut Vec<Line>) -> Result<
     let options = ["--heartbeat-timeout", timeout];
     let mut cluster = Cluster::start(&args.cluster, &options)?;
     let destination = prepare(&mut login(primary(&cluster)?)?)?;
-    let figure = format!("primary killed, heartbeat timeout {timeout}: first acknowledged write, s");
+    let figure =
+        format!("primary killed, heartbeat timeout {timeout}: first acknowledged write, s");
     for round in 1..=args.repetitions {
         eprintln!("round {round} of {}: the primary dies", args.repetitions);
         if round > 1 {

@@ -86,7 +86,9 @@ pub(super) fn children(parent: u32) -> Vec<u32> {
 /// Kills a process with SIGKILL.
 pub(super) fn kill(pid: u32) -> io::Result<()> {
     let system = look(ProcessesToUpdate::Some(&[Pid::from_u32(pid)]));
-    let killed = system.process(Pid::from_u32(pid)).map(sysinfo::Process::kill);
+    let killed = system
+        .process(Pid::from_u32(pid))
+        .map(sysinfo::Process::kill);
     match killed {
         Some(true) => Ok(()),
         Some(false) => Err(io::Error::last_os_error()),

@@ -240,6 +240,9 @@ fn queues_of_the_same_purpose_are_spread_over_the_threads() {
         for group in 0..400 {
             used[thread_of(QueueId(group * stride), used.len())] += 1;
         }
-        assert!(used.iter().all(|count| (60..=140).contains(count)), "{stride}: {used:?}");
+        assert!(
+            used.iter().all(|count| (60..=140).contains(count)),
+            "{stride}: {used:?}"
+        );
     }
 }
