@@ -95,6 +95,12 @@ fn segments_longer_than_what_is_left_of_the_log_are_read_and_extended() {
     }
 }
 
+/// Prepares that a restarted replica sends in repair are of views that exist.
+#[test]
+fn a_replica_is_repaired_from_one_that_was_not_sure_of_its_log() {
+    passes(70_007, Profile::All, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {
