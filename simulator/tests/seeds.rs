@@ -101,6 +101,12 @@ fn a_replica_is_repaired_from_one_that_was_not_sure_of_its_log() {
     passes(70_007, Profile::All, false);
 }
 
+/// A request that is sent again is carried out again where its replica has forgotten it.
+#[test]
+fn an_append_that_is_repeated_after_a_restart_has_its_place() {
+    passes(70_055, Profile::Upkeep, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {

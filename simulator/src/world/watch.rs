@@ -304,8 +304,13 @@ impl World {
                     ..found.key
                 };
                 let fresh = self.counters.get("node starts") <= u64::from(self.options.replicas);
-                self.oracles.messages.committed(key, message, fresh)?;
+                let repeats = self.oracles.messages.committed(key, message, fresh)?;
                 let header: &PrepareHeader = message.header();
+                if repeats {
+                    self.counters.add("appends repeated", 1);
+                    let (client, request) = (header.client(), header.request());
+                    self.history.repeated(found.key.group, client, request);
+                }
                 let policy = self.nodes[usize::from(node)]
                     .machine
                     .as_ref()
