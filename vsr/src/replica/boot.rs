@@ -97,6 +97,7 @@ impl Replica {
             timers: TimerSet::new(config.timers.intervals()),
             prng: Prng::new(config.seed),
             log,
+            early: crate::early::Early::default(),
             adoption: None,
             is_blind: false,
             votes: Votes::default(),
