@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_wire::request::{CreateStream, StreamRequest};
 use biplane_wire::response::SendConfirmations;
-use biplane_wire::{Codec as _, GroupId, Identifier, Message, Operation as WireOperation};
-use biplane_wire::{ReplyHeader, SendMessages};
+use biplane_wire::{
+    ClientId, Codec as _, GroupId, Identifier, Message, Operation as WireOperation, ReplyHeader,
+    RequestNumber, SendMessages,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::linear::{self, Finding, Model, Operation};
@@ -19,6 +21,9 @@ use crate::oracle::{Violation, show_group};
 
 /// Attempts of a search before it is given up.
 const BUDGET: u64 = 300_000;
+
+/// First of the processes that stand for repetitions.
+const REPETITIONS: usize = 1 << 20;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +89,8 @@ pub struct History {
     operations: Vec<(usize, Operation<Asked, Told>)>,
     /// The operation each process waits for, and how often it was sent.
     open: BTreeMap<usize, (usize, u32)>,
+    /// The appends by the numbers that clients gave them.
+    appends: BTreeMap<(GroupId, ClientId, RequestNumber), usize>,
     /// Groups of which nothing can be said: ids that are used again, or permitted losses.
     unsure: BTreeSet<GroupId>,
     checked: u64,
@@ -168,8 +175,37 @@ impl History {
             returned: None,
             asked,
         };
+        if let (
+            Asked::Append { .. },
+            Call::Request {
+                group,
+                client,
+                request,
+                ..
+            },
+        ) = (&operation.asked, call)
+        {
+            let number = (*group, *client, RequestNumber(*request));
+            self.appends.insert(number, self.operations.len());
+        }
         self.open.insert(process, (self.operations.len(), 1));
         self.operations.push((process, operation));
+    }
+
+    /// An append took effect once more. Which requests were carried out a partition remembers in
+    /// memory: a replica that was restarted has forgotten, and where it leads, a request that
+    /// was sent again may be carried out again (chapter 06 section 9). So the second effect is
+    /// an operation beside the first, of a process of its own that is never answered.
+    pub fn repeated(&mut self, group: GroupId, client: ClientId, request: RequestNumber) {
+        let Some(&first) = self.appends.get(&(group, client, request)) else {
+            return;
+        };
+        let again = Operation {
+            returned: None,
+            ..self.operations[first].1.clone()
+        };
+        let process = REPETITIONS + self.operations.len();
+        self.operations.push((process, again));
     }
 
     /// The outcome of what a process asked is known, or it gives up.
@@ -390,6 +426,8 @@ impl Model for Appends {
 
 #[cfg(test)]
 mod tests {
+    use biplane_wire::{BatchBuilder, Partitioning, SendMetadata};
+
     use super::*;
 
     fn create(process: usize, times: (u64, u64), name: &str, told: &Told) -> String {
@@ -465,6 +503,67 @@ mod tests {
             exchange(1, (2, 3), &append(3), &Told::At(0)),
         ];
         assert!(check(&backwards).is_err());
+    }
+
+    /// Sends two messages to a partition, as request `request` of client 7.
+    fn send(group: GroupId, request: u64) -> Call {
+        let mut batch = BatchBuilder::new();
+        for id in [1, 2] {
+            batch.push(id, 1, &[0; 16], &[]).expect("a small batch");
+        }
+        let metadata = SendMetadata {
+            stream: Identifier::Numeric(1),
+            topic: Identifier::Numeric(1),
+            partitioning: Partitioning::PartitionId(0),
+            messages_count: 2,
+        };
+        Call::Request {
+            group,
+            client: ClientId(7),
+            user_id: 0,
+            session: 1,
+            request,
+            operation: WireOperation::SendMessages,
+            body: SendMessages::encode(&metadata, &batch.finish().expect("a small batch")),
+        }
+    }
+
+    /// The answer to the only client that waits: its messages begin at `offset`.
+    fn answered(history: &mut History, now: u64, offset: u64) {
+        let (open, _) = history.open.remove(&0).expect("it waits");
+        history.operations[open].1.returned = Some((now, Told::At(offset)));
+    }
+
+    #[test]
+    fn an_append_that_a_restarted_replica_repeats_has_a_place_for_each_effect() {
+        let group = GroupId::partition(1, 1, 0).expect("small ids");
+        let told = |repetitions: u32| {
+            let mut history = History::default();
+            // The first answer is lost; another client is told what follows; the repetition is
+            // carried out once more and answered.
+            history.invoked(0, 0, &send(group, 1));
+            history.invoked(0, 5, &send(group, 1));
+            for _ in 0..repetitions {
+                history.repeated(group, ClientId(7), RequestNumber(1));
+            }
+            history.invoked(1, 2, &send(group, 9));
+            let (between, _) = history.open.remove(&1).expect("it waits");
+            history.operations[between].1.returned = Some((3, Told::At(2)));
+            answered(&mut history, 8, 4);
+            history
+        };
+        assert!(
+            told(0).check().is_err(),
+            "no effect explains offsets 0 and 1"
+        );
+        assert_eq!(told(1).check(), Ok(()));
+        let again = History::parse(&told(1).lines().join("\n")).expect("it parses");
+        assert_eq!(again.lines(), told(1).lines());
+        // A repetition is one more effect and not any number of them.
+        let mut third = told(1);
+        third.invoked(0, 9, &send(group, 2));
+        answered(&mut third, 10, 8);
+        assert!(third.check().is_err());
     }
 
     #[test]

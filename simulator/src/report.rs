@@ -8,7 +8,8 @@ use std::sync::Once;
 use biplane_journal::{Chunk, DiskOp, DiskRequest};
 use biplane_wire::{
     Command, CommitHeader, DoViewChangeHeader, Message, PrepareHeader, PrepareOkHeader,
-    RepairRangeReplyHeader, RequestPreparesHeader, StartViewHeader,
+    RepairRangeReplyHeader, RequestPreparesHeader, RequestStateTransferHeader, StartViewHeader,
+    StateTransferTargetHeader,
 };
 
 use crate::machine::{Answer, Call};
@@ -114,6 +115,23 @@ pub fn describe_frame(message: &Message) -> String {
         Command::RepairDone | Command::RangeEvicted => {
             let header: &RepairRangeReplyHeader = message.header();
             format!("{} op {}", show_group(header.group()), header.op())
+        }
+        Command::RequestStateTransfer => {
+            let header: &RequestStateTransferHeader = message.header();
+            show_group(header.group())
+        }
+        Command::StateTransferTarget => {
+            let header: &StateTransferTargetHeader = message.header();
+            let offer = match (header.available(), header.unavailable_transient()) {
+                (true, _) => "offered",
+                (false, true) => "not now",
+                (false, false) => "refused",
+            };
+            let (op, commit) = (header.commit_op(), header.commit_max());
+            format!(
+                "{} {offer} op {op} commit {commit}",
+                show_group(header.group())
+            )
         }
         _ => String::new(),
     };

@@ -95,6 +95,26 @@ fn segments_longer_than_what_is_left_of_the_log_are_read_and_extended() {
     }
 }
 
+/// Groups that lost their memory all look around at once, and each peer serves few of them.
+#[test]
+fn who_is_put_off_after_a_loss_of_power_asks_again() {
+    for seed in [3041, 70_027, 70_036] {
+        passes(seed, Profile::Correlated, false);
+    }
+}
+
+/// Prepares that a restarted replica sends in repair are of views that exist.
+#[test]
+fn a_replica_is_repaired_from_one_that_was_not_sure_of_its_log() {
+    passes(70_007, Profile::All, false);
+}
+
+/// A request that is sent again is carried out again where its replica has forgotten it.
+#[test]
+fn an_append_that_is_repeated_after_a_restart_has_its_place() {
+    passes(70_055, Profile::Upkeep, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {

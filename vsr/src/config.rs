@@ -83,6 +83,11 @@ pub struct Limits {
     /// How far above the applied op a repaired prepare may lie. Bounds the memory a peer can
     /// make this replica set aside.
     pub repair_window: u32,
+    /// Prepares above a gap that wait for it to be filled, at most; none on the metadata plane,
+    /// where one client has one message in flight and a gap closes by itself.
+    pub early_prepares: u16,
+    /// Bytes of those, at most.
+    pub early_bytes: usize,
 }
 
 impl Default for Limits {
@@ -92,6 +97,8 @@ impl Default for Limits {
             request_queue: 64,
             view_probe_attempts_max: 5,
             repair_window: 16_384,
+            early_prepares: 128,
+            early_bytes: 16 << 20,
         }
     }
 }
@@ -105,6 +112,8 @@ impl Limits {
             request_queue: 4,
             view_probe_attempts_max: 3,
             repair_window: 256,
+            early_prepares: 6,
+            early_bytes: 4 << 10,
         }
     }
 

@@ -22,6 +22,9 @@ impl Replica {
         if self.leads() && self.halted.is_none() {
             self.check_primary();
         }
+        let limits = &self.config.limits;
+        assert!(self.early.len() <= usize::from(limits.early_prepares));
+        assert!(self.early.bytes() <= limits.early_bytes);
         assert!(self.requests.len() <= usize::from(self.config.limits.request_queue));
         if !self.requests.is_empty() {
             assert!(self.leads(), "requests wait at the primary only");

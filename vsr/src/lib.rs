@@ -39,6 +39,7 @@
 
 mod config;
 pub mod constants;
+mod early;
 mod invariants;
 mod io;
 mod log;

@@ -208,6 +208,14 @@ impl Log {
         self.slots.iter().filter_map(Slot::message)
     }
 
+    /// Every entry held, trusted or not, ascending.
+    pub(crate) fn iter_held_mut(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Held(held) => Some(held),
+            Slot::Empty | Slot::Damaged => None,
+        })
+    }
+
     /// Number of ops between the lowest and the highest slot, holes included.
     #[must_use]
     pub fn span(&self) -> usize {

@@ -38,6 +38,7 @@ use biplane_wire::{
 
 use crate::config::Config;
 use crate::constants::VIEW_LAST;
+use crate::early::Early;
 use crate::io::{HaltReason, Input, Output};
 use crate::log::{Log, LogMut};
 use crate::outbound::Acknowledgements;
@@ -151,6 +152,8 @@ pub struct Replica {
     pub(crate) timers: TimerSet,
     pub(crate) prng: Prng,
     pub(crate) log: Log,
+    /// What came before the op below it.
+    pub(crate) early: Early,
     pub(crate) adoption: Option<Adoption>,
     /// The announcement of this view named nothing at its commit point, so that the chain of
     /// committed ops hangs on nothing certain.
@@ -240,6 +243,7 @@ impl Replica {
         if self.halted.is_some() {
             return;
         }
+        self.take_early(cx);
         if self.votes.elect.is_some() {
             self.try_start_view(cx);
         }

@@ -3,8 +3,9 @@
 mod support;
 
 use biplane_vsr::{Output, RoleChange, Status};
-use biplane_wire::{Command, Op, View};
-use support::{Cluster, Kind};
+use biplane_wire::{Checksum, Command, DoViewChangeHeader, Op, PrepareHeader, Suffix, Typed, View};
+use support::solo::Solo;
+use support::{Cluster, Kind, frames};
 
 #[test]
 fn request_commits_everywhere() {
@@ -345,4 +346,30 @@ fn partitions_that_lost_their_memory_start_over_together() {
         "nothing survived, and all agree on it"
     );
     cluster.commit(2);
+}
+
+/// The mark under which an entry stands on disk that is not sure leaves in no frame: peers take
+/// the view of a prepare at its word.
+#[test]
+fn the_mark_of_an_unsure_entry_stays_on_the_disk() {
+    let log = frames::chain(0, 1, 4, Checksum::ZERO, 1);
+    let unsure = View(u32::MAX);
+    let journal: Vec<_> = log.iter().map(|it| it.prepare_in_view(unsure)).collect();
+    let mut backup = Solo::restarted(2, 3, 0, &journal);
+    let named = [Some(&log[3]), Some(&log[2])];
+    backup.feed(frames::start_view(4, (4, 3), 0, &named));
+    assert_eq!(backup.replica.commit_min(), Op(3), "all are confirmed");
+    for op in 1..=4 {
+        let served = backup.replica.log().get(Op(op)).expect("confirmed");
+        let header = served.header::<PrepareHeader>();
+        assert!(header.frame.view() <= View(4), "op {op}");
+    }
+    backup.feed(frames::start_view_change(0, 5));
+    let sent = backup.sent(Command::DoViewChange);
+    let vote = Typed::<DoViewChangeHeader>::decode(sent[0].1.clone()).expect("a sound vote");
+    let suffix = Suffix::of_do_view_change(&vote).expect("a sound suffix");
+    for entry in suffix.iter() {
+        let header = entry.header.expect("it holds them");
+        assert!(header.frame.view() <= View(4), "op {}", header.op());
+    }
 }

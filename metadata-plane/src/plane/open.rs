@@ -276,6 +276,7 @@ fn open_replica(config: &Config, found: &Contents) -> Result<Replica, OpenError>
             prepare_queue: config.limits.prepare_queue_depth,
             request_queue: config.limits.prepare_queue_depth.saturating_mul(2),
             view_probe_attempts_max: config.limits.view_probe_attempts_max,
+            early_prepares: 0,
             ..Limits::default()
         },
         timers: config.timers.replica,

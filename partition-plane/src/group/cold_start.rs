@@ -7,6 +7,10 @@
 //! at its peers first: it asks each for a state transfer and takes the state of one whose
 //! segments reach further. Until then it takes no requests. A backup in the same place offers
 //! what it has, although it leads nothing: no log contradicts it.
+//!
+//! A peer serves few groups at once and has to hash what it offers, and all groups of a node look
+//! around together. So "not now" is no answer: a primary asks again, for seconds and not for
+//! ever, and a backup until it is told. Who has nothing at all says so for good.
 
 use biplane_state_transfer::artifact_kind;
 use biplane_vsr as vsr;
@@ -19,8 +23,11 @@ use crate::context::Context;
 const PATIENCE: u64 = 50;
 /// Rounds of a primary over all peers: the first may find them between two views.
 const ROUNDS: u32 = 3;
-/// Rounds of a backup, which asks the primary alone and finds it looking around itself.
-const BACKUP_ROUNDS: u32 = 20;
+/// Rounds of a primary that a peer has told to come back, and of a backup, which asks the primary
+/// alone and finds it looking around itself.
+const PATIENT_ROUNDS: u32 = 20;
+/// Longest pause of a backup that is told to come back, in rounds.
+const PAUSE_ROUNDS: u32 = 120;
 
 /// The look at the peers.
 #[derive(Debug, Default)]
@@ -28,6 +35,8 @@ pub(crate) struct ColdStart {
     /// Whether this replica was opened on files of an earlier run, without a log.
     possible: bool,
     stage: Look,
+    /// Who was asked in this round said that it cannot answer now.
+    is_put_off: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +60,7 @@ impl ColdStart {
         Self {
             possible,
             stage: Look::NotNeeded,
+            is_put_off: false,
         }
     }
 
@@ -75,12 +85,32 @@ impl ColdStart {
 
 impl Group {
     /// Nothing of a log is known here, neither entries nor a commit point.
-    fn has_no_log(&self) -> bool {
+    fn has_empty_log(&self) -> bool {
         let status = self.replica.status();
-        self.cold.possible
-            && status.status == vsr::Status::Normal
+        status.status == vsr::Status::Normal
             && status.op_head == Op::ZERO
             && status.commit_max == Op::ZERO
+    }
+
+    /// Nothing is known of the log there may have been.
+    fn has_no_log(&self) -> bool {
+        self.cold.possible && self.has_empty_log()
+    }
+
+    /// Whether there is nothing here for a peer that looks around, neither now nor later: no log,
+    /// no messages, no purge that took them, and no look of its own that may bring some.
+    pub(super) fn has_nothing(&self) -> bool {
+        let is_empty = self.segments.next_offset() == 0
+            && self.frontier == 0
+            && self.purge.applied() == 0
+            && !self.purge.is_due();
+        self.has_empty_log() && is_empty && !self.may_find_more()
+    }
+
+    /// Whether this primary is still looking around: what it would offer a backup now is perhaps
+    /// not what it will lead with.
+    pub(super) fn may_find_more(&self) -> bool {
+        self.replica.is_primary() && self.cold.is_looking()
     }
 
     /// Whether this backup may offer its segments to a primary that has no log either.
@@ -142,10 +172,20 @@ impl Group {
     fn ask_next(&mut self, next: u8, round: u32, context: &mut Context<'_>) {
         let identity = context.node.identity;
         let leads = self.replica.is_primary();
-        let rounds = if leads { ROUNDS } else { BACKUP_ROUNDS };
         let until = context.now + PATIENCE;
         if next >= identity.replica_count {
             let (next, round, asked) = (0, round + 1, false);
+            let is_put_off = std::mem::take(&mut self.cold.is_put_off);
+            let rounds = match (leads, is_put_off) {
+                (true, false) => ROUNDS,
+                (false, true) => u32::MAX,
+                (true, true) | (false, false) => PATIENT_ROUNDS,
+            };
+            let pause = match round.checked_sub(PATIENT_ROUNDS) {
+                Some(late) => PATIENCE * u64::from(late.clamp(1, PAUSE_ROUNDS)),
+                None => PATIENCE,
+            };
+            let until = context.now + pause;
             self.cold.stage = match round < rounds {
                 true => Look::Asking {
                     next,
@@ -180,7 +220,11 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) -> bool {
-        if !matches!(self.cold.stage, Look::Asking { .. }) || !target.header().available() {
+        if !matches!(self.cold.stage, Look::Asking { .. }) {
+            return true;
+        }
+        if !target.header().available() {
+            self.cold.is_put_off |= target.header().unavailable_transient();
             return true;
         }
         let mut filled = self.segments.iter().filter(|segment| segment.size > 0);

@@ -331,13 +331,13 @@ impl Group {
     fn staging_failed(&mut self, error: &DiskError, context: &mut Context<'_>) {
         tracing::warn!(group = %self.spec.group, %error, "staging failed");
         let mut out = std::mem::take(&mut context.scratch.pull);
-        let staged = self.transfer.spool.segments.keys().copied();
-        let staged = staged.collect::<Vec<u64>>();
+        let staged = std::mem::take(&mut self.transfer.spool.segments);
         self.transfer.fetched = None;
-        self.puller.reject(None, &mut out);
-        for base in staged {
-            self.transfer.spool.segments.remove(&base);
+        // The puller keeps what was complete for its next attempt, unless it is told.
+        for staged in staged.values() {
+            self.puller.disprove(&staged.entry, &mut out);
         }
+        self.puller.reject(None, &mut out);
         self.act_on_pull(out, context);
     }
 

@@ -144,6 +144,7 @@ impl Group {
             PullOutput::Send { to, message } => context.send(to, message),
             PullOutput::Stage(stage) => {
                 if stage == Stage::AwaitingTarget {
+                    self.release_segments();
                     self.hold_segments();
                 }
                 self.replica.set_transfer_stage(stage);
@@ -188,6 +189,21 @@ impl Group {
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);
             }
+        }
+    }
+
+    /// Own segments that were held for an attempt before and are not what they were: retention
+    /// took them, or they have grown. An offer that lists them brings them like any other.
+    fn release_segments(&mut self) {
+        let staged = self.transfer.spool.segments.values();
+        let is_own = |segment: &Segment| self.segments.iter().any(|known| known == segment);
+        let gone = staged.filter(|staged| staged.held && !is_own(&staged.segment));
+        let gone: Vec<ManifestEntry> = gone.map(|staged| staged.entry).collect();
+        for entry in gone {
+            self.transfer.spool.segments.remove(&entry.frontier);
+            // Nothing is left to do of what it says: there is no offer yet that lists the entry,
+            // and no file was staged.
+            self.puller.disprove(&entry, &mut Vec::new());
         }
     }
 

@@ -168,10 +168,12 @@ impl Group {
         PartitionGate {
             view: self.replica.view(),
             commit_max: self.replica.commit_max(),
-            caught_up_primary: self.replica.is_caught_up_primary()
-                || self.is_cold_backup()
-                || self.has_applied_all(),
-            has_directory: true,
+            caught_up_primary: !self.may_find_more()
+                && (self.replica.is_caught_up_primary()
+                    || self.is_cold_backup()
+                    || self.has_applied_all()),
+            // Nothing that a peer could wait for.
+            has_directory: !self.has_nothing(),
             repairing: self.requester.has_session(),
             purge_deferred: self.purge.is_wanted() || self.files_are_busy(),
             // After a restart of all replicas nothing is committed yet in the new log, but what

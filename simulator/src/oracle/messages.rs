@@ -148,7 +148,8 @@ impl Messages {
     }
 
     /// A prepare became canonical. `fresh` says that no node has been restarted yet: the
-    /// memory of what was sent before is complete, so that no repetition may get through.
+    /// memory of what was sent before is complete, so that no repetition may get through. Says
+    /// whether this is a repetition of messages that are there already.
     ///
     /// # Errors
     ///
@@ -159,14 +160,14 @@ impl Messages {
         key: GroupKey,
         prepare: &Message,
         fresh: bool,
-    ) -> Result<(), Violation> {
+    ) -> Result<bool, Violation> {
         let header: &PrepareHeader = prepare.header();
         if key.group.is_metadata() || header.operation() != Operation::SendMessages {
-            return Ok(());
+            return Ok(false);
         }
         // Bare groups have no incarnation and carry opaque bytes.
         if key.incarnation == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let op = header.op();
         let found = match values(prepare.body()) {
@@ -182,6 +183,7 @@ impl Messages {
         let partition = self.partitions.entry(key).or_default();
         let first = found.first().map_or(0, |(offset, _)| *offset);
         let epoch = partition.epoch_for(first);
+        let mut repeats = false;
         for (offset, value) in found {
             self.assigned += 1;
             let next = epoch.values.len() as u64;
@@ -191,6 +193,7 @@ impl Messages {
             }
             epoch.values.push(value);
             let before = epoch.ids.insert(value.id, offset);
+            repeats |= before.is_some();
             if let (Some(before), true) = (before, fresh) {
                 let text = format!(
                     "op {op} brings {:x} of offset {before} again at {offset}",
@@ -199,7 +202,7 @@ impl Messages {
                 return Err(Violation::new("O6 offsets", key.group, text));
             }
         }
-        Ok(())
+        Ok(repeats)
     }
 
     /// A client is told that its messages up to before `end` are kept.

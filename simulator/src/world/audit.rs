@@ -76,6 +76,7 @@ impl World {
                     client: None,
                     group: Some(key.group),
                     registers: None,
+                    by_time: false,
                 },
             );
             let query = PollCall {

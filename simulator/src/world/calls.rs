@@ -1,12 +1,12 @@
 //! Clients and nodes: calls on their way, answers on theirs, and connections that break.
 
-use biplane_wire::{ClientId, GroupId, Op, Operation, ReplyHeader, RequestNumber};
+use biplane_wire::{ClientId, Codec as _, GroupId, Op, Operation, ReplyHeader, RequestNumber};
 
 use biplane_wire::response::PolledMessages;
 
 use super::{Event, World};
 use crate::client::Action;
-use crate::machine::{Answer, Call, Cause};
+use crate::machine::{Answer, Call, Cause, PollFrom};
 use crate::options::MachineKind;
 use crate::oracle::acknowledged::Acknowledgement;
 use crate::oracle::{GroupKey, Oracles};
@@ -21,6 +21,8 @@ pub(crate) struct UnderWay {
     pub(crate) group: Option<GroupId>,
     /// The client that logs in by it.
     pub(crate) registers: Option<ClientId>,
+    /// Whether it asks for the messages of a time.
+    pub(crate) by_time: bool,
 }
 
 impl World {
@@ -62,6 +64,11 @@ impl World {
                     Call::Register { client, .. } => Some(*client),
                     _ => None,
                 };
+                let from = match &call {
+                    Call::Poll { query, .. } => Some(query.from),
+                    _ => None,
+                };
+                let by_time = matches!(from, Some(PollFrom::Timestamp(_)));
                 self.history.invoked(client, now, &call);
                 let old = self.clients[client].sent(token);
                 if let Some(under_way) = old.and_then(|old| self.calls.get_mut(&old)) {
@@ -74,6 +81,7 @@ impl World {
                         client: Some(client),
                         group,
                         registers,
+                        by_time,
                     },
                 );
                 if let Some(late) = self.clients[client].travel() {
@@ -174,7 +182,9 @@ impl World {
             let judged = fencing.registered(client, *session, committed.canon(log));
             return self.judge(judged);
         }
-        let Some(group) = self.calls.get(&token).and_then(|call| call.group) else {
+        let call = self.calls.get(&token);
+        let by_time = call.is_some_and(|call| call.by_time);
+        let Some(group) = call.and_then(|call| call.group) else {
             return;
         };
         let machine = self.nodes[usize::from(node)].machine.as_ref();
@@ -220,6 +230,10 @@ impl World {
                     })
             }
             Answer::Polled { status: 0, body } if is_resync(body) => return,
+            Answer::Polled { status: 0, body } if by_time && has_messages(body) => {
+                self.counters.add("polls by time with messages", 1);
+                self.oracles.messages.polled(node, key, body)
+            }
             Answer::Polled { status: 0, body } => self.oracles.messages.polled(node, key, body),
             _ => return,
         };
@@ -260,4 +274,9 @@ impl World {
 /// Whether a poll was turned down because the reader does not own the partition.
 fn is_resync(body: &[u8]) -> bool {
     body.starts_with(&PolledMessages::RESYNC.to_le_bytes())
+}
+
+/// Whether the answer to a poll brings anything.
+fn has_messages(body: &[u8]) -> bool {
+    PolledMessages::decode(body).is_ok_and(|answer| answer.messages_count > 0)
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use biplane_journal::DiskOp;
 use biplane_vsr::{Replica, Status, StatusView, TransferStage};
 use biplane_wire::{
-    Command, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader, StartViewHeader, Typed,
+    Command, DoViewChangeHeader, GroupId, Message, Op, Operation, PrepareHeader, StartViewHeader,
+    Typed,
 };
 
 use super::World;
@@ -44,6 +46,27 @@ impl Watch {
     }
 }
 
+/// Under which name commits of an operation are counted that keeps a partition in order.
+fn upkeep(operation: Operation) -> Option<&'static str> {
+    match operation {
+        Operation::PurgeTopic | Operation::PurgeStream => Some("committed: purges"),
+        Operation::TruncatePartition => Some("committed: deletions of segments"),
+        Operation::StoreConsumerOffset => Some("committed: stored positions"),
+        Operation::DeleteConsumerOffset => Some("committed: deleted positions"),
+        _ => None,
+    }
+}
+
+/// Whether messages leave a disk with the file they are in.
+fn is_segment_removal(effect: &Effect) -> bool {
+    match effect {
+        Effect::Disk(request) => {
+            matches!(&request.op, DiskOp::Remove { path } if path.as_str().ends_with(".log"))
+        }
+        _ => false,
+    }
+}
+
 /// Commits of one group found in one step.
 struct Found {
     key: GroupKey,
@@ -56,6 +79,9 @@ impl World {
     /// frame that caused it.
     pub(crate) fn watch_step(&mut self, node: u8, of: Option<GroupId>, effects: &[Effect]) {
         self.watch_groups(node, of);
+        let removals = effects.iter().filter(|effect| is_segment_removal(effect));
+        self.counters
+            .add("segments removed", removals.count() as u64);
         let mut judged = Ok(());
         for effect in effects {
             if let (Effect::Send { message, .. }, Ok(())) = (effect, &judged) {
@@ -287,6 +313,10 @@ impl World {
             }
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
+                let header: &PrepareHeader = message.header();
+                if let Some(name) = upkeep(header.operation()) {
+                    self.counters.add(name, 1);
+                }
                 let op = message.header::<PrepareHeader>().op();
                 if let Some(view) = self.replica(node, found.key.group).map(Replica::view) {
                     self.oracles.committed.first_in(found.key, op, view);
@@ -304,8 +334,13 @@ impl World {
                     ..found.key
                 };
                 let fresh = self.counters.get("node starts") <= u64::from(self.options.replicas);
-                self.oracles.messages.committed(key, message, fresh)?;
+                let repeats = self.oracles.messages.committed(key, message, fresh)?;
                 let header: &PrepareHeader = message.header();
+                if repeats {
+                    self.counters.add("appends repeated", 1);
+                    let (client, request) = (header.client(), header.request());
+                    self.history.repeated(found.key.group, client, request);
+                }
                 let policy = self.nodes[usize::from(node)]
                     .machine
                     .as_ref()

@@ -66,7 +66,12 @@ impl Replica {
         if op <= self.op_head {
             return self.fill_hole(message, cx);
         }
-        if op != self.op_head.next() || !self.is_within_window(op) {
+        if !self.is_within_window(op) {
+            return Err(Ignored::Gap);
+        }
+        if op != self.op_head.next() {
+            let limits = &self.config.limits;
+            self.early.keep(message, view, limits);
             return Err(Ignored::Gap);
         }
         self.check_timestamp(header)?;
@@ -77,6 +82,22 @@ impl Replica {
         self.op_head = op;
         self.journal(message, Trust::Verified, true, cx);
         Ok(())
+    }
+
+    /// Looks at the prepares that waited for the op below them, as far as it is here now.
+    pub(crate) fn take_early<P: Plane>(&mut self, cx: &mut Context<'_, P>) {
+        if self.early.is_empty() {
+            return;
+        }
+        if self.status != Status::Normal || self.leads() || self.is_transferring() {
+            self.early.clear();
+            return;
+        }
+        while let Some(message) = self.early.take(self.op_head.next(), self.view) {
+            if let Err(reason) = self.on_prepare(message, cx) {
+                self.ignored.count(reason);
+            }
+        }
     }
 
     /// Row 8: the entry is here. Passed on and acknowledged once more, since the primary asks.

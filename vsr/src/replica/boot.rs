@@ -59,6 +59,7 @@ impl Replica {
                 view_floor,
             } => {
                 replica.open_used(await_transfer, view_floor);
+                replica.forget_unsure_marks();
             }
             Start::Single => unreachable!("a cluster of one was handled"),
         }
@@ -96,6 +97,7 @@ impl Replica {
             timers: TimerSet::new(config.timers.intervals()),
             prng: Prng::new(config.seed),
             log,
+            early: crate::early::Early::default(),
             adoption: None,
             is_blind: false,
             votes: Votes::default(),
@@ -151,6 +153,17 @@ impl Replica {
         self.commit_logged = self.commit_max;
         self.judge_applied();
         self.judge_restored();
+    }
+
+    /// The mark of an entry that is not sure is for the boot that reads it, and that was this
+    /// one. Peers, who may be sent the entry once it is confirmed, take the view of a frame at
+    /// its word: to them one that no replica ever reaches is from another incarnation.
+    fn forget_unsure_marks(&mut self) {
+        let view = self.view;
+        let marked = |held: &&mut Held| held.header().frame.view() == VIEW_UNSURE;
+        for held in self.log.iter_held_mut().filter(marked) {
+            held.message = held.message.prepare_in_view(view);
+        }
     }
 
     /// Entries up to the applied op serve peers only, and only as far as the chain leads down

@@ -84,7 +84,14 @@ pub fn config(kind: Kind, replica: u8, count: u8) -> Config {
         },
         halt_on_fork: metadata,
         single_in_flight: metadata,
-        limits: Limits::tiny(),
+        limits: Limits {
+            early_prepares: if metadata {
+                0
+            } else {
+                Limits::tiny().early_prepares
+            },
+            ..Limits::tiny()
+        },
         timers: Timers::tiny(),
         incarnation: if metadata { 1 } else { 0 },
         seed: u64::from(replica),
