@@ -21,6 +21,10 @@ const PATIENCE: u64 = 50;
 const ROUNDS: u32 = 3;
 /// Rounds of a backup, which asks the primary alone and finds it looking around itself.
 const BACKUP_ROUNDS: u32 = 20;
+/// Rounds of a backup that has no files, each twice as long as the one before, and ticks of the
+/// first: there may be thousands of them.
+const DORMANT_ROUNDS: u32 = 3;
+const DORMANT_PATIENCE: u64 = 100;
 
 /// The look at the peers.
 #[derive(Debug, Default)]
@@ -142,8 +146,13 @@ impl Group {
     fn ask_next(&mut self, next: u8, round: u32, context: &mut Context<'_>) {
         let identity = context.node.identity;
         let leads = self.replica.is_primary();
-        let rounds = if leads { ROUNDS } else { BACKUP_ROUNDS };
-        let until = context.now + PATIENCE;
+        let (rounds, pause) = match (leads, self.home.is_line()) {
+            (true, _) => (ROUNDS, PATIENCE),
+            (false, false) => (BACKUP_ROUNDS, PATIENCE),
+            // Where nobody has written anything, no primary will ever have anything to offer.
+            (false, true) => (DORMANT_ROUNDS, DORMANT_PATIENCE << round),
+        };
+        let until = context.now + pause;
         if next >= identity.replica_count {
             let (next, round, asked) = (0, round + 1, false);
             self.cold.stage = match round < rounds {
@@ -167,7 +176,7 @@ impl Group {
             asked,
         };
         if asked {
-            self.arm_transfer(peer, context);
+            self.look_at(peer, context);
         }
     }
 
@@ -192,8 +201,18 @@ impl Group {
         };
         let theirs = (entry.frontier, entry.length);
         if theirs > ours {
-            self.cold.stage = Look::Taking;
-            return true;
+            if context.pulls.try_start() {
+                self.cold.stage = Look::Taking;
+                return true;
+            }
+            // No place among the transfers: the peer is asked again.
+            self.cold.stage = Look::Asking {
+                next: target.header().frame.replica().0,
+                round: 0,
+                until: context.now + PATIENCE,
+                asked: false,
+            };
+            return false;
         }
         if !self.replica.is_primary() {
             self.cold.stage = Look::NotNeeded;
