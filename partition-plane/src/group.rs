@@ -54,6 +54,15 @@ use crate::stats::{GroupStatus, PartitionStats};
 /// Ticks for which the repair side looks at a replica that has just become Normal, idle or not.
 const OBSERVED_TICKS: u64 = 2;
 
+/// What comes next for a group.
+pub(crate) struct Prospect {
+    /// The tick on which it is to be called; `None` when it will be called early enough, or
+    /// stands in line.
+    pub(crate) wake: Option<u64>,
+    /// It knows who leads, has applied what is committed, and has nothing under way.
+    pub(crate) is_at_rest: bool,
+}
+
 /// A running group.
 pub(crate) struct Group {
     pub(crate) spec: GroupSpec,
@@ -81,6 +90,15 @@ pub(crate) struct Group {
     frontier: u64,
     /// Tick up to which the replica was told of the time.
     ticked_at: u64,
+    /// Its next tick would begin an election, or ask who leads, and many others do: its clock
+    /// stands still.
+    waits_in_line: bool,
+    /// The tick on which it is called next, unless that is over.
+    filed_at: u64,
+    /// What [`Prospect`] said last.
+    is_at_rest: bool,
+    /// The call that is running has changed nothing of what that depends on.
+    is_undisturbed: bool,
     /// Bytes of the resident prepares.
     resident_bytes: usize,
     /// Bytes of the batches not on disk yet.
@@ -169,7 +187,10 @@ impl Group {
 
     fn on_role(&mut self, role: vsr::RoleChange, context: &mut Context<'_>) {
         self.settled_since = match role {
-            vsr::RoleChange::Primary { .. } | vsr::RoleChange::Backup { .. } => Some(context.now),
+            vsr::RoleChange::Primary { .. } | vsr::RoleChange::Backup { .. } => {
+                context.pace.ended(self.spec.group, context.now);
+                Some(context.now)
+            }
             vsr::RoleChange::ViewChange { .. } | vsr::RoleChange::Recovering { .. } => None,
         };
         self.begin_cold_start(context);
@@ -199,19 +220,70 @@ impl Group {
     /// Lets the replica see the ticks up to `now` that passed without this group being called:
     /// none of them could have had an effect.
     pub(crate) fn catch_up(&mut self, now: u64) {
-        self.replica.skip_ticks(now - self.ticked_at);
+        if !self.waits_in_line {
+            self.replica.skip_ticks(now - self.ticked_at);
+        }
         self.ticked_at = now;
     }
 
-    /// The next tick this group must be called on.
-    pub(crate) fn next_wake(&self, now: u64) -> u64 {
-        if !self.is_still(now) {
-            return now + 1;
+    /// Ends every call: what the plane has to know of the group until the next.
+    pub(crate) fn prospect(&mut self, context: &mut Context<'_>) -> Prospect {
+        if self.waits_in_line {
+            if self.replica.begins_next_tick().is_some() {
+                self.is_at_rest = false;
+                return Prospect {
+                    wake: None,
+                    is_at_rest: false,
+                };
+            }
+            // The primary was heard meanwhile, or a peer has begun.
+            self.waits_in_line = false;
+            context.pace.forget(self.spec.group);
         }
-        (now + self.replica.ticks_to_wake())
+        let now = context.now;
+        let was_disturbed = !std::mem::take(&mut self.is_undisturbed);
+        if was_disturbed && !self.is_still(now) {
+            self.is_at_rest = false;
+            return self.prospect_at(now, now + 1);
+        }
+        if was_disturbed {
+            self.is_at_rest = self.replica.is_normal() && !self.cold.is_looking();
+        }
+        let wake = (now + self.replica.ticks_to_wake())
             .min(self.retention_at)
-            .min(self.cold.wakes_at().unwrap_or(u64::MAX))
-            .max(now + 1)
+            .min(self.cold.wakes_at().unwrap_or(u64::MAX));
+        self.prospect_at(now, wake.max(now + 1))
+    }
+
+    /// A call that comes earlier than it must has no effect but that the next is filed: every
+    /// heartbeat puts off the deadline of a backup, and most of these need not be filed.
+    fn prospect_at(&mut self, now: u64, wake: u64) -> Prospect {
+        let is_filed = (now + 1..=wake).contains(&self.filed_at);
+        if !is_filed {
+            self.filed_at = wake;
+        }
+        Prospect {
+            wake: (!is_filed).then_some(wake),
+            is_at_rest: self.is_at_rest,
+        }
+    }
+
+    /// Hands the replica of a group at rest what may be no more than a sign of life: a heartbeat,
+    /// or a tick. Whether it was no more: then nothing else here has changed, and nothing else
+    /// need be looked at. Of thousands of idle groups hardly any memory is at hand.
+    fn stays_at_rest(&mut self, input: vsr::Input, context: &mut Context<'_>) -> bool {
+        let was_at_rest = self.is_at_rest && context.now < self.retention_at;
+        self.step_replica(input, context);
+        let commit = self.replica.commit_max();
+        self.is_undisturbed = was_at_rest
+            && self.replica.is_normal()
+            && self.replica.commit_min() == commit
+            && self.replica.op_head() == commit
+            && context.scratch.vsr.iter().all(vsr::Output::is_send);
+        if self.is_undisturbed {
+            self.translate(context);
+        }
+        self.is_undisturbed
     }
 
     /// A primary answers for what its log holds uncommitted, whoever admitted it: a retry of
@@ -236,13 +308,19 @@ impl Group {
         }
     }
 
-    /// As [`Group::tick`], but a backup that is about to stand for election waits for its turn.
-    /// Its clock stands still meanwhile: should the primary be heard, nothing was missed.
+    /// As [`Group::tick`], but a replica that is about to elect, or to ask who leads, waits for
+    /// its turn. Its clock stands still meanwhile: should the primary be heard, nothing was
+    /// missed.
     pub(crate) fn tick_in_turn(&mut self, context: &mut Context<'_>) {
+        self.filed_at = 0;
         self.catch_up(context.now - 1);
-        if self.replica.gives_up_next_tick() && !context.pace.may_elect(context.now) {
-            self.ticked_at = context.now;
-            return;
+        if let Some(begins) = self.replica.begins_next_tick() {
+            let (group, is_complete) = (self.spec.group, context.absent.is_empty());
+            self.waits_in_line = !context.pace.admit(group, begins, is_complete, context.now);
+            if self.waits_in_line {
+                self.ticked_at = context.now;
+                return;
+            }
         }
         self.tick(context);
     }
@@ -252,7 +330,9 @@ impl Group {
         let wall_micros = context.wall_micros;
         self.catch_up(context.now - 1);
         self.ticked_at = context.now;
-        self.step_replica(vsr::Input::Tick { wall_micros }, context);
+        if self.stays_at_rest(vsr::Input::Tick { wall_micros }, context) {
+            return;
+        }
         if self.is_quiet(context.now) {
             // A heartbeat, and nothing that comes of it.
             self.translate(context);
@@ -324,6 +404,16 @@ impl Group {
             replica: context.node.identity.replica,
             commit_max: self.replica.commit_max(),
         }
+    }
+
+    /// Whether its clock stands still until it may begin what its next tick begins.
+    pub(crate) fn waits_in_line(&self) -> bool {
+        self.waits_in_line
+    }
+
+    /// The tick on which it is called next, if that lies ahead.
+    pub(crate) fn filed_at(&self) -> u64 {
+        self.filed_at
     }
 
     pub(crate) fn queues(&self) -> Queues {

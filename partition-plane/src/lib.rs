@@ -46,6 +46,7 @@ mod load;
 mod log_state;
 pub mod offset_request;
 mod opening;
+mod overview;
 mod pace;
 mod parking;
 mod paths;

@@ -14,7 +14,7 @@ use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId};
 
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::{self, Context, Node, Queues, Scratch};
-use crate::group::Group;
+use crate::group::{Group, Prospect};
 use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
 use crate::limits::Limits;
 use crate::load::Load;
@@ -66,8 +66,10 @@ pub struct PartitionPlane {
     /// Promises of the groups without files, and changes on their way there.
     pub(crate) shared: SharedSuperblock,
     pub(crate) lines: Vec<Change>,
-    pace: Pace,
-    pub(crate) schedule: Schedule,
+    pub(crate) pace: Pace,
+    schedule: Schedule,
+    /// Running groups that were not at rest when they were called last.
+    pub(crate) restless: BTreeSet<GroupId>,
     /// Groups that do not run: opening, closing.
     pub(crate) unsettled: BTreeSet<GroupId>,
     /// Groups that were closed here: frames of the incarnation that is gone may still arrive,
@@ -138,6 +140,7 @@ impl PartitionPlane {
             lines: Vec::new(),
             pace: Pace::default(),
             schedule: Schedule::default(),
+            restless: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             retired: BTreeSet::new(),
             strangers: Strangers::default(),
@@ -269,9 +272,27 @@ impl PartitionPlane {
         };
         group.catch_up(context.now);
         action(group, &mut context);
-        let wake = group.next_wake(context.now);
-        self.schedule.set(id, wake);
+        let prospect = group.prospect(&mut context);
+        self.file(id, &prospect);
         true
+    }
+
+    /// Remembers when a group is to be called, and whether it may have to be looked at before.
+    pub(crate) fn file(&mut self, id: GroupId, prospect: &Prospect) {
+        if let Some(wake) = prospect.wake {
+            self.schedule.set(id, wake);
+        }
+        if prospect.is_at_rest {
+            self.restless.remove(&id);
+        } else {
+            self.restless.insert(id);
+        }
+    }
+
+    /// The group does not run any more.
+    pub(crate) fn unfile(&mut self, id: GroupId) {
+        self.pace.forget(id);
+        self.restless.remove(&id);
     }
 
     fn each_group(
@@ -291,14 +312,11 @@ impl PartitionPlane {
         self.pulls.begin_tick();
         self.take_resets(out);
         self.shared.pump(self.now, out);
+        for group in self.pace.next_in_line(self.now) {
+            self.tick_group(group, out);
+        }
         for group in self.schedule.take(self.now) {
-            let (slots, mut context) = self.parts(out);
-            let Some(Slot::Running(running)) = slots.get_mut(&group) else {
-                continue;
-            };
-            running.tick_in_turn(&mut context);
-            let wake = running.next_wake(context.now);
-            self.schedule.set(group, wake);
+            self.tick_group(group, out);
         }
         // After the groups: one that is read for must have had this tick.
         self.tick_provider(out);
@@ -315,6 +333,20 @@ impl PartitionPlane {
             for (_, token, request) in self.parking.pass(&self.node.limits) {
                 refuse_without_group(token, &request, out);
             }
+        }
+    }
+
+    /// A tick for a group whose turn it may be: it stands in line, or was filed under this tick
+    /// and not moved forward since.
+    fn tick_group(&mut self, group: GroupId, out: &mut Outputs) {
+        let (slots, mut context) = self.parts(out);
+        let Some(Slot::Running(running)) = slots.get_mut(&group) else {
+            return;
+        };
+        if running.waits_in_line() || running.filed_at() == context.now {
+            running.tick_in_turn(&mut context);
+            let prospect = running.prospect(&mut context);
+            self.file(group, &prospect);
         }
     }
 
@@ -478,7 +510,7 @@ impl PartitionPlane {
         out.push(Output::OffsetReply { token, reply });
     }
 
-    fn running(&self, group: GroupId) -> Option<&Group> {
+    pub(crate) fn running(&self, group: GroupId) -> Option<&Group> {
         match self.slots.get(&group) {
             Some(Slot::Running(running)) => Some(running),
             _ => None,
@@ -539,53 +571,6 @@ impl PartitionPlane {
             _ => None,
         };
         self.slots.iter().filter_map(running)
-    }
-
-    /// The groups that run here and have not applied everything they know to be committed, or
-    /// are busy with a repair or a transfer.
-    pub fn lagging(&self) -> impl Iterator<Item = GroupId> + '_ {
-        let lags = |(group, slot): (&GroupId, &Slot)| match slot {
-            Slot::Running(running) if running.is_lagging() => Some(*group),
-            _ => None,
-        };
-        self.slots.iter().filter_map(lags)
-    }
-
-    /// How far the journal repair of a group is; `None` when there is none.
-    pub fn repair_progress(&self, group: GroupId) -> Option<biplane_repair::Progress> {
-        self.running(group).and_then(Group::repair_progress)
-    }
-
-    /// How far the state transfer to a group here is; `None` when there is none.
-    pub fn transfer_progress(&self, group: GroupId) -> Option<transfer::Progress> {
-        self.running(group).and_then(Group::transfer_progress)
-    }
-
-    /// How the last attempt of a group to catch up ended, where it did not succeed.
-    pub fn trouble(&self, group: GroupId) -> Option<&str> {
-        self.running(group).and_then(Group::trouble)
-    }
-
-    /// Whether every committed message and position has reached its file.
-    pub fn is_flushed(&self) -> bool {
-        self.slots.values().all(|slot| match slot {
-            Slot::Running(group) => group.is_flushed(),
-            _ => true,
-        })
-    }
-
-    /// What holds between any two steps.
-    ///
-    /// # Panics
-    ///
-    /// When it does not.
-    pub fn check_invariants(&self) {
-        for (id, slot) in &self.slots {
-            if let Slot::Running(group) = slot {
-                assert!(group.spec.group == *id, "a group is filed under its id");
-                group.check_invariants();
-            }
-        }
     }
 
     fn count_requests(&mut self, outputs: &[Output]) {

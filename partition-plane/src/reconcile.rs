@@ -19,14 +19,15 @@ use crate::recovery::{Recovered, Verdict};
 use crate::script::{Progress, Script};
 use crate::status;
 
-/// A group in one of its phases.
+/// A group in one of its phases. Small: there are tens of thousands, and they are looked up all
+/// the time.
 pub(crate) enum Slot {
     /// Its files are being brought in order.
     Opening(Box<Opening>),
     /// It takes part.
     Running(Box<Group>),
     /// Its files cannot be used: requests are refused, files stay as they are.
-    Refused { spec: GroupSpec },
+    Refused { spec: Box<GroupSpec> },
     /// It ended; its folder is about to go.
     Closing(Box<Closing>),
 }
@@ -111,7 +112,9 @@ impl PartitionPlane {
         let (slots, mut context) = self.parts(out);
         let slot = match Opening::start(spec.clone(), recovered, line, queues, &mut context) {
             Some(opening) => Slot::Opening(Box::new(opening)),
-            None => Slot::Refused { spec },
+            None => Slot::Refused {
+                spec: Box::new(spec),
+            },
         };
         let refused = matches!(slot, Slot::Refused { .. });
         slots.insert(group, slot);
@@ -131,7 +134,7 @@ impl PartitionPlane {
                 self.visit(group, out, |group, context| group.update(spec, context));
             }
             Some(Slot::Opening(opening)) => opening.spec = spec,
-            Some(Slot::Refused { spec: known }) => *known = spec,
+            Some(Slot::Refused { spec: known }) => **known = spec,
             Some(Slot::Closing(closing)) => {
                 if let Then::SetAside { spec: known, .. } = &mut closing.then {
                     *known = spec;
@@ -196,7 +199,7 @@ impl PartitionPlane {
             then,
             script: None,
         };
-        self.schedule.remove(group);
+        self.unfile(group);
         self.unsettled.insert(group);
         self.closing.insert(group);
         self.slots.insert(group, Slot::Closing(Box::new(closing)));
@@ -262,12 +265,13 @@ impl PartitionPlane {
         }
         let (slots, mut context) = self.parts(out);
         match Group::open(*opening, seed, &mut context) {
-            Ok(running) => {
-                let wake = running.next_wake(context.now);
+            Ok(mut running) => {
+                let prospect = running.prospect(&mut context);
                 slots.insert(group, Slot::Running(Box::new(running)));
-                self.schedule.set(group, wake);
+                self.file(group, &prospect);
             }
             Err(reason) => {
+                let spec = Box::new(spec);
                 slots.insert(group, Slot::Refused { spec });
                 out.push(Output::Fenced { group, reason });
                 for (token, query) in polls {
@@ -349,7 +353,7 @@ impl PartitionPlane {
             then,
             script: None,
         };
-        self.schedule.remove(group);
+        self.unfile(group);
         self.unsettled.insert(group);
         self.closing.insert(group);
         self.slots.insert(group, Slot::Closing(Box::new(closing)));

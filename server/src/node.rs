@@ -59,6 +59,8 @@ pub const SERVER_VERSION: &str = "0.9.0";
 /// Everything that arrives at the loop.
 struct Inbox {
     bell: Arc<Bell>,
+    /// Frames of the metadata group.
+    peers_first: Receiver<PeerEvent>,
     peers: Receiver<PeerEvent>,
     clients: Receiver<ClientEvent>,
     disk: Receiver<DiskCompletion>,

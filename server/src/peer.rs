@@ -3,7 +3,7 @@
 //! ```text
 //!   listener ─┐                        ┌─ reader: bytes ► frames ► checked ► node
 //!             ├─ handshake ► registry ─┤
-//!   dialers ──┘                        └─ writer: bounded queue ► one vectored write
+//!   dialers ──┘                        └─ writer: bounded queues ► one vectored write
 //! ```
 //!
 //! The mesh moves frames and decides nothing about them. Sending never waits: a full queue or an
@@ -16,6 +16,7 @@ mod greeting;
 mod link;
 mod listener;
 mod log_budget;
+mod outgoing;
 mod registry;
 mod socket;
 #[cfg(test)]
@@ -46,6 +47,25 @@ pub(crate) use socket::{ListenError, bind};
 
 /// Frames waiting between all readers and the node's loop.
 pub(crate) const INBOUND_CAPACITY: usize = 1024;
+
+/// And frames of the metadata group, which wait apart from all others and are served first.
+pub(crate) const INBOUND_FIRST_CAPACITY: usize = 256;
+
+/// Where the mesh leaves what it has to tell.
+#[derive(Debug, Clone)]
+pub(crate) struct Inbound {
+    /// Frames of the metadata group.
+    pub(crate) first: Post<PeerEvent>,
+    /// Everything else.
+    pub(crate) rest: Post<PeerEvent>,
+}
+
+impl Inbound {
+    fn of(&self, frame: &ReplicaFrame) -> &Post<PeerEvent> {
+        let is_first = frame.route().is_some_and(|group| group.is_metadata());
+        if is_first { &self.first } else { &self.rest }
+    }
+}
 
 /// What the mesh tells the node.
 #[derive(Debug)]
@@ -111,7 +131,7 @@ struct Shared {
     log_budget: LogBudget,
     /// For lines about links, which a stranger can cause only where nobody authenticates.
     link_log_budget: LogBudget,
-    events: Post<PeerEvent>,
+    events: Inbound,
     /// Never holds anything; its end is the end of the mesh.
     closing: Receiver<Infallible>,
     /// The listener is open.
@@ -146,7 +166,7 @@ impl Mesh {
     ///
     /// # Errors
     /// [`ListenError`] when the replica address cannot be bound.
-    pub(crate) fn start(config: MeshConfig, events: Post<PeerEvent>) -> Result<Self, ListenError> {
+    pub(crate) fn start(config: MeshConfig, events: Inbound) -> Result<Self, ListenError> {
         let listener = bind(config.listen)?;
         let (closing_sender, closing) = runtime::bounded(1);
         let replica_count = config.identity.replica_count;
@@ -179,8 +199,17 @@ impl Mesh {
 
     /// Queues `message` for `to`. Never waits; returns false when the frame was dropped.
     pub(crate) fn send(&self, to: ReplicaId, message: Message) -> bool {
+        self.queue(to, message, false)
+    }
+
+    /// The same for a frame of the metadata group: it goes before all that are not.
+    pub(crate) fn send_first(&self, to: ReplicaId, message: Message) -> bool {
+        self.queue(to, message, true)
+    }
+
+    fn queue(&self, to: ReplicaId, message: Message, first: bool) -> bool {
         let link = self.shared.link(to);
-        match self.shared.registry.send(to, message) {
+        match self.shared.registry.send(to, message, first) {
             registry::Sent::Queued => return true,
             registry::Sent::NoLink => {
                 link.inspect(|link| count(&link.dropped_no_link));

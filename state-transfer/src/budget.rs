@@ -44,7 +44,7 @@ impl PullBudget {
     }
 
     /// Whether a transfer may start; counts it if so.
-    pub(crate) fn try_start(&mut self) -> bool {
+    pub fn try_start(&mut self) -> bool {
         let may = self.live() < self.pulls_max;
         if may {
             self.started += 1;

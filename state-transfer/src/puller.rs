@@ -95,6 +95,8 @@ pub struct Puller {
     paused: bool,
     /// An install went wrong after it had begun: what it removed is owed, whatever repair does.
     owed: bool,
+    /// The open attempt is a look at what a peer has.
+    is_look: bool,
 }
 
 impl Puller {
@@ -120,6 +122,7 @@ impl Puller {
             verified: EntrySet::default(),
             paused: false,
             owed: false,
+            is_look: false,
         }
     }
 
@@ -154,6 +157,21 @@ impl Puller {
             return;
         }
         self.rearm = None;
+        self.is_look = false;
+        self.open(peer, out);
+    }
+
+    /// Asks `peer` what it has, of a replica that may not want it. Takes no place among the
+    /// transfers until bytes are fetched: whoever has to look around must not take the lack of a
+    /// place for an answer, and thousands of groups may look around at once. The owner asks
+    /// [`PullBudget::try_start`] before it lets the answer of a peer begin a fetch.
+    pub fn start_look(&mut self, peer: ReplicaId, out: &mut Vec<PullOutput>) {
+        let in_roster = peer != self.config.replica && peer.0 < self.config.replica_count;
+        if self.attempt.is_some() || !in_roster {
+            return;
+        }
+        self.rearm = None;
+        self.is_look = true;
         self.open(peer, out);
     }
 
@@ -165,7 +183,8 @@ impl Puller {
         } else {
             self.age(out);
         }
-        if self.attempt.is_some() && self.config.plane == PlaneKind::Partition {
+        let counts = |attempt: &Attempt| !self.is_look || attempt.fetch.is_some();
+        if self.attempt.as_ref().is_some_and(counts) && self.config.plane == PlaneKind::Partition {
             budget.note_live();
         }
     }

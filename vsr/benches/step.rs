@@ -154,6 +154,8 @@ struct Host {
     replicas: Vec<Replica>,
     ticked_at: Vec<u64>,
     wheel: WakeWheel<usize>,
+    /// The tick on which each is to come up.
+    filed: Vec<u64>,
     now: u64,
     visits: u64,
     out: Vec<Output>,
@@ -167,6 +169,7 @@ impl Host {
             replicas: (0..count).map(open).collect(),
             ticked_at: vec![0; count],
             wheel: WakeWheel::default(),
+            filed: vec![0; count],
             now: 0,
             visits: 0,
             out: Vec::new(),
@@ -185,13 +188,20 @@ impl Host {
         self.ticked_at[index] = self.now;
         replica.step(input, &mut Nothing, &mut self.out);
         self.out.clear();
-        self.wheel.set(index, self.now + replica.ticks_to_wake());
+        let wake = self.now + replica.ticks_to_wake();
+        if !(self.now + 1..=wake).contains(&self.filed[index]) {
+            self.filed[index] = wake;
+            self.wheel.set(index, wake);
+        }
         self.visits += 1;
     }
 
     fn tick(&mut self) {
         self.now += 1;
         for index in self.wheel.take(self.now) {
+            if self.filed[index] != self.now {
+                continue;
+            }
             self.step(
                 index,
                 Input::Tick {

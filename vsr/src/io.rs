@@ -120,6 +120,14 @@ pub enum Output {
     Halt(HaltReason),
 }
 
+impl Output {
+    /// Whether this is a frame, which changes nothing here.
+    #[must_use]
+    pub fn is_send(&self) -> bool {
+        matches!(self, Self::Send { .. })
+    }
+}
+
 /// Why a queued request is not prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyReason {

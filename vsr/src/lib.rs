@@ -69,5 +69,5 @@ pub use plane::{Durability, Plane, Promotion, Source};
 pub use prng::Prng;
 pub use quorum::{Quorums, ReplicaSet};
 pub use replica::Replica;
-pub use status::{Ignored, IgnoredCounts, Status, StatusView, TransferStage};
+pub use status::{Begins, Ignored, IgnoredCounts, Status, StatusView, TransferStage};
 pub use wake::WakeWheel;

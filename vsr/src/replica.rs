@@ -48,7 +48,7 @@ use crate::plane::Plane;
 use crate::prng::Prng;
 use crate::quorum::{Quorums, ReplicaSet};
 use crate::replica::recovery::Probers;
-use crate::status::{Ignored, IgnoredCounts, Status, StatusView, TransferStage};
+use crate::status::{Begins, Ignored, IgnoredCounts, Status, StatusView, TransferStage};
 use crate::suffix_merge::{MergedLog, Vote};
 use crate::timeout::{TimerName, TimerSet};
 
@@ -419,18 +419,26 @@ impl Replica {
         self.timers.stagger(TimerName::Commit, seed);
     }
 
-    /// Lets a restarted replica ask so many ticks later who leads. For hosts of thousands of
-    /// groups, which cannot all elect at once.
-    pub fn put_off_probe(&mut self, ticks: u64) {
-        if self.timers.is_running(TimerName::Probe) {
-            self.timers.put_off(TimerName::Probe, ticks);
-        }
-    }
-
-    /// Whether the next tick is one on which this backup has waited for its primary long enough.
+    /// What the next tick would begin, if anything that occupies all replicas of the group. For
+    /// hosts of thousands of groups, which cannot all elect at once: such a host may hold the
+    /// tick back.
     #[must_use]
-    pub fn gives_up_next_tick(&self) -> bool {
-        self.is_normal() && !self.leads() && self.timers.is_due_next(TimerName::Heartbeat)
+    pub fn begins_next_tick(&self) -> Option<Begins> {
+        match self.status {
+            _ if self.halted.is_some() => None,
+            Status::Normal => {
+                let gives_up = !self.leads() && self.timers.is_due_next(TimerName::Heartbeat);
+                gives_up.then_some(Begins::Election)
+            }
+            Status::Recovering if self.timers.is_due_next(TimerName::Probe) => {
+                let attempts = self.probe_attempts.saturating_add(1);
+                match attempts < self.config.limits.view_probe_attempts_max {
+                    false => Some(Begins::Election),
+                    true => (attempts == 1).then_some(Begins::Question),
+                }
+            }
+            Status::Recovering | Status::ViewChange => None,
+        }
     }
 
     /// Lets `count` ticks pass that have no effect: fewer than [`Replica::ticks_to_wake`].

@@ -18,6 +18,16 @@ pub enum Status {
     Recovering,
 }
 
+/// What a tick may begin that occupies all replicas of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// Asking for the first time who leads. Whoever leads answers; where nobody does and
+    /// everybody asks, all of them elect.
+    Question,
+    /// An election.
+    Election,
+}
+
 /// Where a state transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferStage {

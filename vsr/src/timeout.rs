@@ -151,12 +151,6 @@ impl TimerSet {
         }
     }
 
-    /// Due so many ticks later, on a running timer only.
-    pub(crate) fn put_off(&mut self, name: TimerName, ticks: u64) {
-        let timer = self.timer_mut(name);
-        timer.deadline = timer.deadline.saturating_add(ticks);
-    }
-
     /// Whether the timer has expired when the next tick has passed.
     pub(crate) fn is_due_next(&self, name: TimerName) -> bool {
         self.timer(name).deadline <= self.now + 1

@@ -7,9 +7,15 @@
 //! before the next call.
 //!
 //! A wheel of slots, one per tick of the near future, and an ordered map for what lies further
-//! ahead. A tick on which nothing is due looks at one slot, however many groups wait. A deadline
-//! that is put off, as every heartbeat does to a backup, costs one look-up: the entry stays
-//! where it is and moves on when its old slot comes up.
+//! ahead. A tick on which nothing is due looks at one slot, however many groups wait. The wheel
+//! keeps nothing else, no place to look a key up: with tens of thousands of groups each look-up
+//! would wait for memory. What it filed it brings up once, and the owner of a key remembers the
+//! tick that counts:
+//!
+//! - A deadline that is put off, as every heartbeat does to a backup, need not be filed again. The
+//!   key comes up at the old tick, early, and is filed again then.
+//! - A deadline that is moved forward is filed again, and what comes up at the old tick is to be
+//!   passed over.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +23,13 @@ use std::collections::BTreeMap;
 /// rare.
 const SLOTS: u64 = 1024;
 
-/// When a key is to be called, and where it is filed.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: u64,
-    /// The tick under which the key is filed, at most `at`. What is filed for it elsewhere is
-    /// left over.
-    filed: u64,
-}
-
-/// Keys by the tick they wait for.
+/// Keys by the tick under which they were filed.
 #[derive(Clone, Debug)]
 pub struct WakeWheel<K> {
     /// Everything up to here was taken.
     now: u64,
     near: Vec<Vec<K>>,
     far: BTreeMap<u64, Vec<K>>,
-    entries: BTreeMap<K, Entry>,
-    /// Keys whose place came up and that wait for a later tick. Empty between calls.
-    postponed: Vec<(K, u64)>,
 }
 
 impl<K: Copy + Ord> Default for WakeWheel<K> {
@@ -44,47 +38,22 @@ impl<K: Copy + Ord> Default for WakeWheel<K> {
             now: 0,
             near: (0..SLOTS).map(|_| Vec::new()).collect(),
             far: BTreeMap::new(),
-            entries: BTreeMap::new(),
-            postponed: Vec::new(),
         }
     }
 }
 
 impl<K: Copy + Ord> WakeWheel<K> {
-    /// Calls `key` on tick `at`, and on no earlier one. A tick that is over means the next.
+    /// Brings `key` up on tick `at`. A tick that is over means the next.
     pub fn set(&mut self, key: K, at: u64) {
         let at = at.max(self.now.saturating_add(1));
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.at = at;
-            if entry.filed <= at {
-                return;
-            }
-            entry.filed = at;
+        if at - self.now < SLOTS {
+            self.near[(at % SLOTS) as usize].push(key);
         } else {
-            self.entries.insert(key, Entry { at, filed: at });
+            self.far.entry(at).or_default().push(key);
         }
-        self.file(key, at);
     }
 
-    /// Calls `key` no more.
-    pub fn remove(&mut self, key: K) {
-        self.entries.remove(&key);
-    }
-
-    /// Number of keys that wait.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether no key waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Takes the keys that are due at `now`, ascending. They wait for nothing until they are
-    /// set again.
+    /// Takes what was filed under the ticks up to `now`: each key once, ascending.
     pub fn take(&mut self, now: u64) -> Vec<K> {
         let mut due = Vec::new();
         let from = self.now.saturating_add(1);
@@ -94,48 +63,14 @@ impl<K: Copy + Ord> WakeWheel<K> {
         self.now = now;
         let last = now.min(from.saturating_add(SLOTS - 1));
         for tick in from..=last {
-            let slot = (tick % SLOTS) as usize;
-            if !self.near[slot].is_empty() {
-                let mut keys = std::mem::take(&mut self.near[slot]);
-                keys.drain(..).for_each(|key| self.visit(key, &mut due));
-                self.near[slot] = keys;
-            }
+            due.append(&mut self.near[(tick % SLOTS) as usize]);
         }
         while let Some(first) = self.far.first_entry().filter(|first| *first.key() <= now) {
-            let keys = first.remove();
-            keys.into_iter().for_each(|key| self.visit(key, &mut due));
+            due.extend(first.remove());
         }
-        // Only now: a slot filled on the way could be one that is still to be looked at.
-        let mut postponed = std::mem::take(&mut self.postponed);
-        postponed.drain(..).for_each(|(key, at)| self.file(key, at));
-        self.postponed = postponed;
         due.sort_unstable();
+        due.dedup();
         due
-    }
-
-    /// A key's place came up: it is due, waits for a later tick, or was left over.
-    fn visit(&mut self, key: K, due: &mut Vec<K>) {
-        let Some(entry) = self.entries.get_mut(&key) else {
-            return;
-        };
-        if entry.filed > self.now {
-            return;
-        }
-        if entry.at <= self.now {
-            self.entries.remove(&key);
-            due.push(key);
-            return;
-        }
-        entry.filed = entry.at;
-        self.postponed.push((key, entry.at));
-    }
-
-    fn file(&mut self, key: K, at: u64) {
-        if at - self.now < SLOTS {
-            self.near[(at % SLOTS) as usize].push(key);
-        } else {
-            self.far.entry(at).or_default().push(key);
-        }
     }
 }
 
@@ -147,31 +82,19 @@ mod tests {
     use crate::Prng;
 
     #[test]
-    fn keys_come_up_once_at_their_tick_and_in_order() {
+    fn keys_come_up_at_their_tick_once_and_in_order() {
         let mut wheel = WakeWheel::default();
         wheel.set(2, 5);
         wheel.set(1, 5);
         wheel.set(3, 9);
         wheel.set(3, 4);
-        wheel.set(4, 5);
-        wheel.remove(4);
-        assert_eq!(wheel.len(), 3);
+        wheel.set(2, 5);
         assert!(wheel.take(3).is_empty());
         assert_eq!(wheel.take(5), [1, 2, 3]);
-        assert!(wheel.take(100_000).is_empty() && wheel.is_empty());
-    }
-
-    #[test]
-    fn a_deadline_put_off_again_and_again_comes_up_once_at_the_last() {
-        let mut wheel = WakeWheel::default();
-        for now in 0..10_000 {
-            wheel.set(7, now + 500);
-            assert!(wheel.take(now + 1).is_empty());
-        }
-        assert_eq!(
-            (10_001..20_000).find(|now| !wheel.take(*now).is_empty()),
-            Some(10_499)
-        );
+        assert_eq!(wheel.take(9), [3]);
+        wheel.set(4, 2);
+        assert_eq!(wheel.take(10), [4], "a tick that is over means the next");
+        assert!(wheel.take(100_000).is_empty());
     }
 
     /// Against the plainest schedule there is.
@@ -184,31 +107,22 @@ mod tests {
             let mut now = 0;
             for _ in 0..3000 {
                 let key = prng.up_to(20);
-                match prng.up_to(9) {
-                    0..=5 => {
-                        let reach = [3, 60, 1030, 5000][prng.up_to(3) as usize];
-                        let at = (now + prng.up_to(reach)).max(now + 1);
-                        model.retain(|(_, known)| *known != key);
-                        model.insert((at, key));
-                        wheel.set(key, at);
-                    }
-                    6 => {
-                        model.retain(|(_, known)| *known != key);
-                        wheel.remove(key);
-                    }
-                    _ => {
-                        now += [1, 1, 1, 40, 3000][prng.up_to(4) as usize];
-                        let mut due: Vec<u64> = model
-                            .iter()
-                            .filter(|(at, _)| *at <= now)
-                            .map(|(_, key)| *key)
-                            .collect();
-                        due.sort_unstable();
-                        model.retain(|(at, _)| *at > now);
-                        assert_eq!(wheel.take(now), due, "seed {seed} tick {now}");
-                    }
+                if prng.up_to(9) < 7 {
+                    let reach = [3, 60, 1030, 5000][prng.up_to(3) as usize];
+                    let at = (now + prng.up_to(reach)).max(now + 1);
+                    model.insert((at, key));
+                    wheel.set(key, at);
+                } else {
+                    now += [1, 1, 1, 40, 3000][prng.up_to(4) as usize];
+                    let due: BTreeSet<u64> = model
+                        .iter()
+                        .filter(|(at, _)| *at <= now)
+                        .map(|(_, key)| *key)
+                        .collect();
+                    model.retain(|(at, _)| *at > now);
+                    let due: Vec<u64> = due.into_iter().collect();
+                    assert_eq!(wheel.take(now), due, "seed {seed} tick {now}");
                 }
-                assert_eq!(wheel.len(), model.len(), "seed {seed}");
             }
         }
     }

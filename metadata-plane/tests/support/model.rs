@@ -1,9 +1,19 @@
 //! A naive model of the metadata: lists that are searched from the front, no indexes.
+//!
+//! Each operation is issued by somebody; what this user may do is looked up in the grants
+//! ([`grants`]) after what the operation names has been found.
+
+pub mod accounts;
+pub mod grants;
 
 use biplane_wire::Operation;
 
 use super::bodies;
 use super::prng::Prng;
+use accounts::{TokenList, User};
+use grants::{
+    CREATE_STREAM, CREATE_TOPIC, MANAGE_STREAM, MANAGE_TOPIC, READ_TOPIC, Rule, satisfies,
+};
 
 /// A partition as far as the model knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,32 +63,27 @@ pub struct Stream {
     pub topics: Vec<Topic>,
 }
 
-/// A user: id, name, whether it may do anything.
-#[derive(Clone, Debug)]
-pub struct User {
-    /// Id.
-    pub id: u32,
-    /// Name.
-    pub name: String,
-    /// Token names.
-    pub tokens: Vec<String>,
-}
-
 /// The model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Model {
     /// Streams in order of creation.
     pub streams: Vec<Stream>,
-    /// Users but root, in order of creation.
+    /// Users in order of creation; the first is root.
     pub users: Vec<User>,
+    /// Tokens by owner.
+    pub tokens: Vec<TokenList>,
     /// Revision.
     pub revision: u64,
+    /// Who issues the operation that is being drawn.
+    actor: u32,
 }
 
 /// One random step: operation, body, and the code the model expects.
 pub struct Step {
     /// Operation of the prepare.
     pub operation: Operation,
+    /// User who issues it.
+    pub user_id: u32,
     /// Body of the prepare.
     pub body: Vec<u8>,
     /// Code.
@@ -93,12 +98,43 @@ fn lowest_free(used: impl Iterator<Item = u32>) -> u32 {
 }
 
 impl Model {
-    fn step(operation: Operation, body: Vec<u8>, code: u32) -> Step {
+    /// Root alone.
+    pub fn new() -> Self {
+        Self {
+            streams: Vec::new(),
+            users: vec![User::root()],
+            tokens: Vec::new(),
+            revision: 0,
+            actor: 0,
+        }
+    }
+
+    fn step(&self, operation: Operation, body: Vec<u8>, code: u32) -> Step {
         Step {
             operation,
+            user_id: self.actor,
             body,
             code,
         }
+    }
+
+    /// Whether a user's grants satisfy a rule. A user that is gone has none.
+    pub fn grants(&self, user: u32, rule: Rule, stream: u32, topic: u32) -> bool {
+        self.user(user)
+            .and_then(|user| user.grants.as_ref())
+            .is_some_and(|grants| satisfies(grants, rule, stream, topic))
+    }
+
+    /// Whether the rule keeps the acting user from what was found. Nothing is kept from root.
+    fn denies(&self, rule: Rule, stream: u32, topic: u32) -> bool {
+        self.actor != 0 && !self.grants(self.actor, rule, stream, topic)
+    }
+
+    /// As [`Model::topic`], for a user who needs `rule` on it: 41 where what is named exists.
+    fn topic_for(&mut self, rule: Rule, stream: u32, topic: u32) -> Result<&mut Topic, u32> {
+        let is_denied = self.denies(rule, stream, topic);
+        let found = self.topic(stream, topic)?;
+        if is_denied { Err(41) } else { Ok(found) }
     }
 
     fn topic(&mut self, stream: u32, topic: u32) -> Result<&mut Topic, u32> {
@@ -110,9 +146,46 @@ impl Model {
         found.topics.iter_mut().find(|t| t.id == topic).ok_or(2010)
     }
 
+    /// A topic, every other time one that exists, if any does.
+    fn draw_topic(&self, prng: &mut Prng) -> (u32, u32) {
+        let topics = self
+            .streams
+            .iter()
+            .flat_map(|stream| stream.topics.iter().map(|topic| (stream.id, topic.id)));
+        Self::draw(prng, topics.collect(), |prng| {
+            (prng.small(4), prng.small(4))
+        })
+    }
+
+    /// The same of consumer groups.
+    fn draw_group(&self, prng: &mut Prng) -> (u32, u32, u32) {
+        let mut groups = Vec::new();
+        for stream in &self.streams {
+            for topic in &stream.topics {
+                let of_topic = topic.groups.iter().map(|group| group.id);
+                groups.extend(of_topic.map(|id| (stream.id, topic.id, id as u32)));
+            }
+        }
+        Self::draw(prng, groups, |prng| {
+            (prng.small(4), prng.small(4), prng.small(3))
+        })
+    }
+
+    fn draw<T: Copy>(prng: &mut Prng, known: Vec<T>, any: impl Fn(&mut Prng) -> T) -> T {
+        let index = prng.below(2 * known.len().max(1) as u64) as usize;
+        known.get(index).copied().unwrap_or_else(|| any(prng))
+    }
+
     /// Draws an operation, changes the model, and tells what the state must answer.
-    pub fn random_step(&mut self, prng: &mut Prng) -> Step {
-        match prng.below(18) {
+    ///
+    /// Half of the operations come from root, the others from users that exist, do not yet, or
+    /// no longer.
+    pub fn random_step(&mut self, prng: &mut Prng, now: u64) -> Step {
+        self.actor = match prng.below(2) {
+            0 => 0,
+            _ => 1 + prng.small(5),
+        };
+        match prng.below(23) {
             0 | 1 => self.create_stream(prng),
             2 => self.rename_stream(prng),
             3 => self.delete_stream(prng),
@@ -126,16 +199,21 @@ impl Model {
             13 => self.delete_group(prng),
             14 => self.join(prng),
             15 => self.leave(prng),
-            16 => self.users(prng),
-            _ => self.tokens(prng),
+            16 => self.purge_stream(prng),
+            17 => self.rename_topic(prng),
+            18..=20 => self.accounts(prng),
+            _ => self.own_tokens(prng, now),
         }
     }
 
     fn create_stream(&mut self, prng: &mut Prng) -> Step {
         let name = format!("s{}", prng.below(6));
         let body = bodies::name(&name);
+        if self.denies(CREATE_STREAM, 0, 0) {
+            return self.step(Operation::CreateStream, body, 41);
+        }
         if self.streams.iter().any(|stream| stream.name == name) {
-            return Self::step(Operation::CreateStream, body, 1012);
+            return self.step(Operation::CreateStream, body, 1012);
         }
         let id = lowest_free(self.streams.iter().map(|stream| stream.id));
         self.streams.push(Stream {
@@ -143,14 +221,17 @@ impl Model {
             name,
             topics: Vec::new(),
         });
-        Self::step(Operation::CreateStream, body, 0)
+        self.step(Operation::CreateStream, body, 0)
     }
 
     fn rename_stream(&mut self, prng: &mut Prng) -> Step {
         let (old, new) = (format!("s{}", prng.below(6)), format!("s{}", prng.below(6)));
         let body = bodies::cat(&[&bodies::named(&old), &bodies::name(&new)]);
-        let code = if !self.streams.iter().any(|stream| stream.name == old) {
+        let found = self.streams.iter().find(|stream| stream.name == old);
+        let code = if found.is_none() {
             1009
+        } else if found.is_some_and(|stream| self.denies(MANAGE_STREAM, stream.id, 0)) {
+            41
         } else if old != new && self.streams.iter().any(|stream| stream.name == new) {
             1012
         } else {
@@ -160,20 +241,66 @@ impl Model {
             let found = self.streams.iter_mut().find(|stream| stream.name == old);
             found.expect("just seen").name = new;
         }
-        Self::step(Operation::UpdateStream, body, code)
+        self.step(Operation::UpdateStream, body, code)
     }
 
     fn delete_stream(&mut self, prng: &mut Prng) -> Step {
         let id = prng.small(5);
-        let before = self.streams.len();
-        self.streams.retain(|stream| stream.id != id);
-        let is_gone = self.streams.len() < before;
-        self.revision += u64::from(is_gone);
-        Self::step(
-            Operation::DeleteStream,
-            bodies::id(id),
-            if is_gone { 0 } else { 1009 },
-        )
+        let code = if !self.streams.iter().any(|stream| stream.id == id) {
+            1009
+        } else if self.denies(MANAGE_STREAM, id, 0) {
+            41
+        } else {
+            self.streams.retain(|stream| stream.id != id);
+            self.revision += 1;
+            0
+        };
+        self.step(Operation::DeleteStream, bodies::id(id), code)
+    }
+
+    fn purge_stream(&mut self, prng: &mut Prng) -> Step {
+        let id = prng.small(5);
+        let is_denied = self.denies(MANAGE_STREAM, id, 0);
+        let code = match self.streams.iter_mut().find(|stream| stream.id == id) {
+            None => 1009,
+            Some(_) if is_denied => 41,
+            Some(stream) => {
+                let mut any = false;
+                for partition in stream.topics.iter_mut().flat_map(|t| &mut t.partitions) {
+                    partition.purges += 1;
+                    partition.deleted_up_to = 0;
+                    any = true;
+                }
+                self.revision += u64::from(any);
+                0
+            }
+        };
+        self.step(Operation::PurgeStream, bodies::id(id), code)
+    }
+
+    fn rename_topic(&mut self, prng: &mut Prng) -> Step {
+        let (stream, topic) = self.draw_topic(prng);
+        let name = format!("t{}", prng.below(5));
+        let body = bodies::cat(&[
+            &bodies::id(stream),
+            &bodies::id(topic),
+            &bodies::name(&name),
+        ]);
+        let is_taken = self
+            .streams
+            .iter()
+            .filter(|other| other.id == stream)
+            .flat_map(|stream| &stream.topics)
+            .any(|other| other.id != topic && other.name == name);
+        let code = match self.topic_for(MANAGE_TOPIC, stream, topic) {
+            Err(code) => code,
+            Ok(_) if is_taken => 2013,
+            Ok(found) => {
+                found.name = name;
+                0
+            }
+        };
+        self.step(Operation::UpdateTopic, body, code)
     }
 
     fn create_topic(&mut self, prng: &mut Prng) -> Step {
@@ -181,11 +308,15 @@ impl Model {
         let name = format!("t{}", prng.below(4));
         let body = bodies::plain_topic(stream, &name, count);
         let operation = Operation::CreateTopicWithAssignments;
+        let is_denied = self.denies(CREATE_TOPIC, stream, 0);
         let Some(found) = self.streams.iter_mut().find(|s| s.id == stream) else {
-            return Self::step(operation, body, 1009);
+            return self.step(operation, body, 1009);
         };
+        if is_denied {
+            return self.step(operation, body, 41);
+        }
         if found.topics.iter().any(|topic| topic.name == name) {
-            return Self::step(operation, body, 2013);
+            return self.step(operation, body, 2013);
         }
         self.revision += 1;
         let created_revision = self.revision;
@@ -203,13 +334,14 @@ impl Model {
             groups: Vec::new(),
             groups_made: 0,
         });
-        Self::step(operation, body, 0)
+        self.step(operation, body, 0)
     }
 
     fn delete_topic(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic) = (prng.small(4), prng.small(4));
+        let (stream, topic) = self.draw_topic(prng);
         let body = bodies::cat(&[&bodies::id(stream), &bodies::id(topic)]);
-        let code = self.topic(stream, topic).err().unwrap_or(0);
+        let found = self.topic_for(MANAGE_TOPIC, stream, topic);
+        let code = found.err().unwrap_or(0);
         if code == 0 {
             self.revision += 1;
             let found = self
@@ -219,15 +351,16 @@ impl Model {
                 .expect("just seen");
             found.topics.retain(|t| t.id != topic);
         }
-        Self::step(Operation::DeleteTopic, body, code)
+        self.step(Operation::DeleteTopic, body, code)
     }
 
     fn create_partitions(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic, count) = (prng.small(4), prng.small(4), 1 + prng.small(3));
+        let (stream, topic) = self.draw_topic(prng);
+        let count = 1 + prng.small(3);
         let request = bodies::partitions(stream, &bodies::id(topic), count);
         let body = bodies::assigned_partitions(&request, count, 7, 0);
         let created_revision = self.revision + 1;
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(MANAGE_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => {
                 let partition = Partition {
@@ -240,13 +373,14 @@ impl Model {
                 0
             }
         };
-        Self::step(Operation::CreatePartitionsWithAssignments, body, code)
+        self.step(Operation::CreatePartitionsWithAssignments, body, code)
     }
 
     fn delete_partitions(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic, count) = (prng.small(4), prng.small(4), 1 + prng.small(3));
+        let (stream, topic) = self.draw_topic(prng);
+        let count = 1 + prng.small(3);
         let body = bodies::partitions(stream, &bodies::id(topic), count);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(MANAGE_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) if found.partitions.len() < count as usize => 2019,
             Ok(found) => {
@@ -257,13 +391,13 @@ impl Model {
                 0
             }
         };
-        Self::step(Operation::DeletePartitions, body, code)
+        self.step(Operation::DeletePartitions, body, code)
     }
 
     fn purge(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic) = (prng.small(4), prng.small(4));
+        let (stream, topic) = self.draw_topic(prng);
         let body = bodies::cat(&[&bodies::id(stream), &bodies::id(topic)]);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(MANAGE_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => {
                 for partition in &mut found.partitions {
@@ -275,14 +409,15 @@ impl Model {
                 0
             }
         };
-        Self::step(Operation::PurgeTopic, body, code)
+        self.step(Operation::PurgeTopic, body, code)
     }
 
     fn truncate(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic, partition) = (prng.small(4), prng.small(4), prng.small(4));
+        let (stream, topic) = self.draw_topic(prng);
+        let partition = prng.small(4);
         let up_to = prng.below(100);
         let body = bodies::truncate(stream, topic, partition, up_to);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(MANAGE_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => match found.partitions.get_mut(partition as usize) {
                 None => 3007,
@@ -293,14 +428,14 @@ impl Model {
                 }
             },
         };
-        Self::step(Operation::TruncatePartition, body, code)
+        self.step(Operation::TruncatePartition, body, code)
     }
 
     fn create_group(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic) = (prng.small(4), prng.small(4));
+        let (stream, topic) = self.draw_topic(prng);
         let name = format!("g{}", prng.below(3));
         let body = bodies::create_group(stream, topic, &name);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(READ_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) if found.groups.iter().any(|group| group.name == name) => 5004,
             Ok(found) => {
@@ -314,13 +449,13 @@ impl Model {
                 0
             }
         };
-        Self::step(Operation::CreateConsumerGroup, body, code)
+        self.step(Operation::CreateConsumerGroup, body, code)
     }
 
     fn delete_group(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic, group) = (prng.small(4), prng.small(4), prng.small(3));
+        let (stream, topic, group) = self.draw_group(prng);
         let body = bodies::group(stream, topic, group);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(READ_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => {
                 let before = found.groups.len();
@@ -329,15 +464,15 @@ impl Model {
             }
         };
         self.revision += u64::from(code == 0);
-        Self::step(Operation::DeleteConsumerGroup, body, code)
+        self.step(Operation::DeleteConsumerGroup, body, code)
     }
 
     fn join(&mut self, prng: &mut Prng) -> Step {
-        let (stream, topic, group) = (prng.small(4), prng.small(4), prng.small(3));
+        let (stream, topic, group) = self.draw_group(prng);
         let client = u128::from(prng.below(5));
         let in_flight: Vec<u32> = (0..4).filter(|_| prng.below(2) == 0).collect();
         let body = bodies::join(stream, topic, group, client, &in_flight);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(READ_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => match found.groups.iter_mut().find(|g| g.id == u64::from(group)) {
                 None => 5000,
@@ -351,7 +486,7 @@ impl Model {
                 }
             },
         };
-        Self::step(Operation::JoinConsumerGroup, body, code)
+        self.step(Operation::JoinConsumerGroup, body, code)
     }
 
     fn leave(&mut self, prng: &mut Prng) -> Step {
@@ -374,11 +509,19 @@ impl Model {
             }
             self.revision += u64::from(any);
             let body = client.to_le_bytes().to_vec();
-            return Self::step(Operation::RemoveConsumerGroupMember, body, 0);
+            return self.step(Operation::RemoveConsumerGroupMember, body, 0);
         }
-        let (stream, topic, group) = (prng.small(4), prng.small(4), prng.small(3));
+        let (stream, topic, group) = self.draw_group(prng);
+        let members = self
+            .topic(stream, topic)
+            .ok()
+            .and_then(|found| found.groups.iter().find(|g| g.id == u64::from(group)))
+            .map_or(Vec::new(), |group| {
+                group.members.iter().flatten().copied().collect()
+            });
+        let client = Self::draw(prng, members, |_| client);
         let body = bodies::leave(stream, topic, group, client);
-        let code = match self.topic(stream, topic) {
+        let code = match self.topic_for(READ_TOPIC, stream, topic) {
             Err(code) => code,
             Ok(found) => match found.groups.iter_mut().find(|g| g.id == u64::from(group)) {
                 None => 5000,
@@ -391,63 +534,6 @@ impl Model {
                 },
             },
         };
-        Self::step(Operation::LeaveConsumerGroup, body, code)
-    }
-
-    fn users(&mut self, prng: &mut Prng) -> Step {
-        if prng.below(3) == 0 {
-            let id = prng.small(4);
-            let before = self.users.len();
-            self.users.retain(|user| user.id != id);
-            let code = match id {
-                0 => 48,
-                _ if self.users.len() < before => 0,
-                _ => 20,
-            };
-            return Self::step(Operation::DeleteUser, bodies::id(id), code);
-        }
-        let name = format!("user{}", prng.below(4));
-        let body = bodies::create_user(&name, "hash", 1, None);
-        if self.users.iter().any(|user| user.name == name) {
-            return Self::step(Operation::CreateUser, body, 46);
-        }
-        let used = self.users.iter().map(|user| user.id).chain([0]);
-        let id = lowest_free(used);
-        self.users.push(User {
-            id,
-            name,
-            tokens: Vec::new(),
-        });
-        Self::step(Operation::CreateUser, body, 0)
-    }
-
-    fn tokens(&mut self, prng: &mut Prng) -> Step {
-        let ids: Vec<u32> = self.users.iter().map(|user| user.id).collect();
-        let Some(id) = ids.get(prng.below(4) as usize).copied() else {
-            return self.users(prng);
-        };
-        let user = self
-            .users
-            .iter_mut()
-            .find(|user| user.id == id)
-            .expect("just seen");
-        let name = format!("k{}", prng.below(3));
-        let has = user.tokens.contains(&name);
-        if prng.below(2) == 0 {
-            user.tokens.retain(|token| *token != name);
-            let body = bodies::delete_token(id, &name, false);
-            let code = if has { 0 } else { 20 };
-            return Self::step(Operation::DeletePersonalAccessToken, body, code);
-        }
-        let letter = char::from(b'a' + u8::try_from(prng.below(26)).expect("small"));
-        let body = bodies::create_token(id, &name, prng.below(2) * 1_000, letter);
-        if !has {
-            user.tokens.push(name);
-        }
-        Self::step(
-            Operation::CreatePersonalAccessToken,
-            body,
-            if has { 51 } else { 0 },
-        )
+        self.step(Operation::LeaveConsumerGroup, body, code)
     }
 }

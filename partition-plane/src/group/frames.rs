@@ -15,24 +15,27 @@ impl Group {
         context: &mut Context<'_>,
     ) {
         match frame {
+            ReplicaFrame::Commit(_) => {
+                let input = vsr::Input::Frame(frame);
+                if self.stays_at_rest(input, context) {
+                    return;
+                }
+                if context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
+                    return;
+                }
+            }
             // As if it had been lost on the way: repair brings it when the disk has caught up. The
             // primary of a cluster with a slow backup has no other way to tell.
             ReplicaFrame::Prepare(_) | ReplicaFrame::RepairPrepare(_)
                 if !self.replica.is_primary() && self.is_overfull(context) => {}
             ReplicaFrame::Prepare(_)
             | ReplicaFrame::PrepareOk(_)
-            | ReplicaFrame::Commit(_)
             | ReplicaFrame::StartViewChange(_)
             | ReplicaFrame::DoViewChange(_)
             | ReplicaFrame::StartView(_)
             | ReplicaFrame::RequestStartView(_) => {
                 self.notice_loss(&frame, context);
-                let is_heartbeat = matches!(frame, ReplicaFrame::Commit(_));
                 self.step_replica(vsr::Input::Frame(frame), context);
-                if is_heartbeat && context.scratch.vsr.is_empty() && self.is_quiet(context.now) {
-                    // Most frames of idle groups: the primary lives.
-                    return;
-                }
             }
             ReplicaFrame::RequestPrepares(typed) => {
                 self.serve_repair(from, typed.header(), context);

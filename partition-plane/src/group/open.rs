@@ -111,6 +111,10 @@ impl Group {
             polls: Polls::default(),
             frontier,
             ticked_at: context.now,
+            waits_in_line: false,
+            filed_at: 0,
+            is_at_rest: false,
+            is_undisturbed: false,
             resident_bytes: 0,
             unflushed_bytes: 0,
             unflushed_since: None,
@@ -121,9 +125,6 @@ impl Group {
         };
         // Otherwise thousands of frames would go at once into queues that drop what does not fit.
         group.replica.stagger_heartbeat(seed);
-        if !group.replica.is_normal() {
-            group.replica.put_off_probe(context.pace.turn(context.now));
-        }
         group.begin(log_out, context);
         Ok(group)
     }

@@ -55,6 +55,13 @@ impl Group {
         self.act_on_pull(out, context);
     }
 
+    /// Asks what a peer has.
+    pub(super) fn look_at(&mut self, peer: ReplicaId, context: &mut Context<'_>) {
+        let mut out = std::mem::take(&mut context.scratch.pull);
+        self.puller.start_look(peer, &mut out);
+        self.act_on_pull(out, context);
+    }
+
     /// What is being pulled is not wanted any more. An install that runs goes on to its end.
     pub(super) fn cancel_transfer(&mut self, context: &mut Context<'_>) {
         let mut out = std::mem::take(&mut context.scratch.pull);

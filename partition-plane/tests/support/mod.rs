@@ -122,6 +122,14 @@ pub fn send_request(client: u128, request: u64, payloads: &[Vec<u8>]) -> FrameBu
     )
 }
 
+/// The same for another group.
+pub fn send_request_to(group: GroupId, client: u128, payloads: &[Vec<u8>]) -> FrameBuffer {
+    let body = send_body(payloads);
+    let mut header = header(client, 1, Operation::SendMessages, body.len());
+    header.set_group(group);
+    FrameBuffer::from_parts(&header, &body)
+}
+
 pub fn store_request(client: u128, request: u64, key: ConsumerKey, offset: u64) -> FrameBuffer {
     let key_of = group().unpack().unwrap();
     let body = biplane_partition_plane::offset_request::encode(key, key_of, Some(offset));

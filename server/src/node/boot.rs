@@ -35,7 +35,7 @@ use crate::mailbox::{self, Bell, Post};
 use crate::notify;
 use crate::observe::LogFiles;
 use crate::passwords::Passwords;
-use crate::peer::{self, INBOUND_CAPACITY, Mesh, MeshConfig, PeerEvent};
+use crate::peer::{self, INBOUND_CAPACITY, INBOUND_FIRST_CAPACITY, Inbound, Mesh, MeshConfig};
 use crate::recycler::FramePool;
 use crate::refusals::RefusalCounts;
 use crate::runtime;
@@ -79,7 +79,7 @@ impl StopHandle {
 
 /// The boxes' other ends, held by the tasks that fill them.
 struct Senders {
-    peers: Post<PeerEvent>,
+    peers: Inbound,
     clients: Post<ClientEvent>,
     stop: Post<()>,
 }
@@ -174,16 +174,18 @@ impl Node {
         let (disk_post, disk) = mailbox::unbounded(&bell);
         let (password_post, password_done) = mailbox::unbounded(&bell);
         let (diagnostics_post, diagnostics_done) = mailbox::unbounded(&bell);
-        let (peer_post, peers) = mailbox::bounded(INBOUND_CAPACITY, &bell);
+        let (first, peers_first) = mailbox::bounded(INBOUND_FIRST_CAPACITY, &bell);
+        let (rest, peers) = mailbox::bounded(INBOUND_CAPACITY, &bell);
         let (client_post, clients) = mailbox::bounded(CLIENT_CAPACITY, &bell);
         let (stop_post, stop) = mailbox::unbounded(&bell);
         let senders = Senders {
-            peers: peer_post,
+            peers: Inbound { first, rest },
             clients: client_post,
             stop: stop_post,
         };
         let inbox = Inbox {
             bell,
+            peers_first,
             peers,
             clients,
             disk,

@@ -88,14 +88,16 @@ impl Node {
                 break;
             }
         }
-        for served in 0.. {
-            let Ok(event) = self.inbox.peers.try_recv() else {
-                break;
-            };
-            self.on_peer(event);
-            if served == BUDGET {
-                more = true;
-                break;
+        for first in [true, false] {
+            for served in 0.. {
+                let Some(event) = self.peer_event(first) else {
+                    break;
+                };
+                self.on_peer(event);
+                if served == BUDGET {
+                    more = true;
+                    break;
+                }
             }
         }
         while let Ok(done) = self.inbox.passwords.try_recv() {
@@ -117,6 +119,16 @@ impl Node {
             }
         }
         more
+    }
+
+    /// The next of what peers sent: of the metadata group, or of anything else.
+    fn peer_event(&self, first: bool) -> Option<PeerEvent> {
+        let inbox = if first {
+            &self.inbox.peers_first
+        } else {
+            &self.inbox.peers
+        };
+        inbox.try_recv().ok()
     }
 
     fn on_peer(&mut self, event: PeerEvent) {
@@ -241,7 +253,7 @@ impl Node {
             while let Ok(completion) = self.inbox.disk.try_recv() {
                 self.on_disk(completion);
             }
-            while let Ok(event) = self.inbox.peers.try_recv() {
+            while let Some(event) = self.peer_event(true).or_else(|| self.peer_event(false)) {
                 self.on_peer(event);
             }
             self.serve_ticks();

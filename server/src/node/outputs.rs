@@ -81,7 +81,11 @@ impl Node {
     fn carry_metadata(&mut self, output: metadata::Output) {
         use metadata::Output;
         match output {
-            Output::Send { to, message } => self.send(to, message),
+            Output::Send { to, message } => {
+                if let Some(mesh) = &self.mesh {
+                    mesh.send_first(to, message);
+                }
+            }
             Output::Reply {
                 token,
                 message,
@@ -240,11 +244,7 @@ impl Node {
     fn partitions_are_ready(&mut self) -> bool {
         let opened = self.metadata.is_topology_settled();
         if !self.partitions_ready && opened && self.tick.is_multiple_of(READY_TICKS) {
-            let mut groups = self.partitions.groups();
-            self.partitions_ready = groups.all(|group| {
-                let replica = self.partitions.replica(group);
-                replica.is_none_or(biplane_vsr::Replica::is_normal)
-            });
+            self.partitions_ready = self.partitions.is_settled();
         }
         self.partitions_ready
     }

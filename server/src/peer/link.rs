@@ -10,9 +10,10 @@ use biplane_wire::{CloseReason, Deframer, Message, ReplicaFrame, ReplicaId, deco
 use tracing::{debug, info, warn};
 
 use super::greeting::Greeted;
+use super::outgoing::Waiting;
 use super::registry::{Link, Registration};
 use super::{PeerEvent, Shared, count};
-use crate::runtime::{self, Receiver, TcpStream};
+use crate::runtime::{self, TcpStream};
 use crate::stream::{Reader, Writer};
 
 /// How a link ended.
@@ -66,11 +67,15 @@ pub(super) async fn run(
         let key = key.map(|key| key.label());
         info!(%peer, replaced, key, withheld, "replica connected");
     }
-    shared.events.send(PeerEvent::Up { replica: peer }).await;
+    shared
+        .events
+        .rest
+        .send(PeerEvent::Up { replica: peer })
+        .await;
     let writer = runtime::spawn(write(
         peer,
         writer,
-        (queue, Arc::clone(&link)),
+        queue,
         socket.clone(),
         Arc::clone(&shared),
     ));
@@ -82,7 +87,11 @@ pub(super) async fn run(
         if let Some(withheld) = shared.link_log_budget.line() {
             info!(%peer, reason = %end, withheld, "replica disconnected");
         }
-        shared.events.send(PeerEvent::Down { replica: peer }).await;
+        shared
+            .events
+            .rest
+            .send(PeerEvent::Down { replica: peer })
+            .await;
         shared.registry.free(peer, &link);
     }
     let _ = socket.shutdown(Shutdown::Read);
@@ -154,8 +163,9 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
         }
         Ok(frame) => {
             link.inspect(|link| link.received.note(frame.message()));
+            let post = shared.events.of(&frame);
             let event = PeerEvent::Frame { from: peer, frame };
-            if shared.events.send(event).await {
+            if post.send(event).await {
                 Ok(())
             } else {
                 Err(LinkEnd::Stopping)
@@ -177,21 +187,13 @@ async fn receive(peer: ReplicaId, message: Message, shared: &Shared) -> Result<(
 async fn write(
     peer: ReplicaId,
     mut writer: Writer,
-    (queue, link): (Receiver<Message>, Arc<Link>),
+    queue: Waiting,
     socket: TcpStream,
     shared: Arc<Shared>,
 ) {
     let of_peer = shared.link(peer);
     let mut batch: Vec<Message> = Vec::with_capacity(shared.config.batch_max);
-    while let Ok(first) = queue.recv().await {
-        batch.push(first);
-        while batch.len() < shared.config.batch_max {
-            match queue.try_recv() {
-                Ok(message) => batch.push(message),
-                Err(_) => break,
-            }
-        }
-        batch.iter().for_each(|message| link.taken(message));
+    while queue.take(&mut batch, shared.config.batch_max).await {
         if let Err(error) = writer.write_batch(&batch).await {
             debug!(%error, "writing to a replica failed");
             let lost = (batch.len() + queue.len()) as u64;

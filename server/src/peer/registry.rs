@@ -12,21 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use biplane_wire::{HEADER_SIZE, Message, ReplicaId};
+use biplane_wire::{Message, ReplicaId};
 use parking_lot::Mutex;
 
+use super::outgoing::{self, Outgoing, Waiting};
 use super::socket;
-use crate::runtime::{Receiver, Sender, TcpStream, TrySendError, bounded};
+use crate::runtime::TcpStream;
 
 /// A link that was silent for this long loses against a new, authenticated connection of the same
 /// peer. A live peer broadcasts a Commit every 500 ms by default in one direction, so a second
 /// without a byte alone does not prove death, but together with such a handshake it does.
 const SILENCE_BEFORE_REPLACEMENT: Duration = Duration::from_secs(2);
-
-/// Frames without a body that may wait for a peer beside those with one. Heartbeats and votes of
-/// thousands of groups come in bursts, each of a few bytes, and what is dropped of them is sent
-/// again by a timer, in the next burst.
-const BARE_FRAMES_MAX: usize = 16 << 10;
 
 /// Outcome of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +42,7 @@ pub(super) enum Registration {
         /// The link.
         link: Arc<Link>,
         /// What is to be written.
-        queue: Receiver<Message>,
+        queue: Waiting,
         /// An older link had to go.
         replaced: bool,
     },
@@ -60,10 +56,7 @@ pub(super) enum Registration {
 pub(super) struct Link {
     /// Tells a link from its successor.
     generation: u64,
-    queue: Sender<Message>,
-    /// Frames with a body that are queued, and that may be.
-    bodies: AtomicUsize,
-    bodies_max: usize,
+    queue: Outgoing,
     socket: TcpStream,
     started: Instant,
     /// Milliseconds after `started` at which bytes last arrived.
@@ -82,38 +75,10 @@ impl Link {
         self.queue.close();
     }
 
-    /// Takes a frame from the queue's other end.
-    pub(super) fn taken(&self, message: &Message) {
-        if has_body(message) {
-            self.bodies.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    fn send(&self, message: Message) -> Sent {
-        let is_counted = has_body(&message);
-        if is_counted && self.bodies.fetch_add(1, Ordering::Relaxed) >= self.bodies_max {
-            self.bodies.fetch_sub(1, Ordering::Relaxed);
-            return Sent::Full;
-        }
-        let refused = match self.queue.try_send(message) {
-            Ok(()) => return Sent::Queued,
-            Err(TrySendError::Full(_)) => Sent::Full,
-            Err(TrySendError::Closed(_)) => Sent::NoLink,
-        };
-        if is_counted {
-            self.bodies.fetch_sub(1, Ordering::Relaxed);
-        }
-        refused
-    }
-
     fn is_silent(&self) -> bool {
         let heard = self.started + Duration::from_millis(self.heard.load(Ordering::Relaxed));
         heard.elapsed() >= SILENCE_BEFORE_REPLACEMENT
     }
-}
-
-fn has_body(message: &Message) -> bool {
-    message.size() > HEADER_SIZE
 }
 
 /// All links of a node.
@@ -178,12 +143,10 @@ impl Registry {
             let _ = old.socket.shutdown(Shutdown::Both);
             replaced = true;
         }
-        let (sender, queue) = bounded(capacity + BARE_FRAMES_MAX);
+        let (outgoing, queue) = outgoing::queues(capacity);
         let link = Arc::new(Link {
             generation,
-            queue: sender,
-            bodies: AtomicUsize::new(0),
-            bodies_max: capacity,
+            queue: outgoing,
             socket,
             started: Instant::now(),
             heard: AtomicU64::new(0),
@@ -247,14 +210,18 @@ impl Registry {
         link.map_or(0, |link| link.queue.len())
     }
 
-    /// Queues a frame without waiting.
-    pub(super) fn send(&self, to: ReplicaId, message: Message) -> Sent {
+    /// Queues a frame without waiting; `first` before those that are not.
+    pub(super) fn send(&self, to: ReplicaId, message: Message, first: bool) -> Sent {
         let inner = self.inner.lock();
         let slot = inner.slots.get(usize::from(to.0));
         let Some(link) = slot.and_then(|slot| slot.link.as_ref()) else {
             return Sent::NoLink;
         };
-        link.send(message)
+        if first {
+            link.queue.send_first(message)
+        } else {
+            link.queue.send(message)
+        }
     }
 
     /// Refuses new links and ends the present ones.
@@ -400,30 +367,15 @@ mod tests {
             header.frame.set_view(biplane_wire::View(counter));
             Message::sealed(header, &[7])
         };
-        let bare = || {
-            let header = biplane_wire::CommitHeader::new(biplane_wire::Command::Commit);
-            Message::sealed(header, &[])
-        };
-        assert_eq!(registry.send(PEER, frame(1)), Sent::Queued);
-        assert_eq!(registry.send(PEER, frame(2)), Sent::Queued);
-        assert_eq!(registry.send(PEER, frame(3)), Sent::Full);
-        for _ in 0..BARE_FRAMES_MAX {
-            assert_eq!(
-                registry.send(PEER, bare()),
-                Sent::Queued,
-                "they cost little"
-            );
-        }
-        assert_eq!(registry.send(PEER, bare()), Sent::Full);
-        assert_eq!(registry.send(ReplicaId(2), frame(4)), Sent::NoLink);
-        let left = |queue: &Receiver<Message>| {
-            let message = queue.try_recv().expect("queued");
-            message.generic().frame.view().0
-        };
-        assert_eq!(
-            (left(&queue), left(&queue)),
-            (1, 2),
-            "older frames stay, in order"
-        );
+        assert_eq!(registry.send(PEER, frame(1), false), Sent::Queued);
+        assert_eq!(registry.send(PEER, frame(2), false), Sent::Queued);
+        assert_eq!(registry.send(PEER, frame(3), false), Sent::Full);
+        assert_eq!(registry.send(PEER, frame(4), true), Sent::Queued);
+        assert_eq!(registry.send(ReplicaId(2), frame(5), false), Sent::NoLink);
+        let mut batch = Vec::new();
+        assert!(runtime::block_on(queue.take(&mut batch, 9)));
+        let number = |message: &Message| message.generic().frame.view().0;
+        let left: Vec<u32> = batch.iter().map(number).collect();
+        assert_eq!(left, [4, 1, 2], "older frames stay, in order");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use biplane_handshake::{Action, Channel, Dialer, Frame, Identity, Keys, Then, cluster_id};
 use biplane_wire::{Command, CommitHeader, Header as _, Message, ReplicaId, View};
 
-use super::super::{Mesh, MeshConfig, MeshCounters, PeerEvent};
+use super::super::{Inbound, Mesh, MeshConfig, MeshCounters, PeerEvent};
 use crate::mailbox::{self, Bell};
 use crate::runtime::{self, Receiver};
 use crate::tls::ReplicaTls;
@@ -81,7 +81,11 @@ impl Running {
     pub(super) fn start(config: MeshConfig) -> Self {
         let bell = Arc::new(Bell::default());
         let (post, events) = mailbox::bounded(1024, &bell);
-        let mesh = runtime::block_on(async { Mesh::start(config, post) }).expect("a free port");
+        let inbound = Inbound {
+            first: post.clone(),
+            rest: post,
+        };
+        let mesh = runtime::block_on(async { Mesh::start(config, inbound) }).expect("a free port");
         Self { mesh, events }
     }
 
