@@ -1,5 +1,8 @@
 //! How many groups of a plane may pull at once.
 //!
+//! A group that only looks at what a peer would offer takes no place. It needs one when it goes
+//! on to take it.
+//!
 //! Pulls are counted anew in every tick from what the pullers report, so a group that is closed
 //! in the middle of a transfer can not leak its place.
 

@@ -157,6 +157,30 @@ impl Puller {
         self.open(peer, out);
     }
 
+    /// Asks `peer` for a descriptor without a place among those that pull: the owner means to
+    /// compare it with what it has. Before the offer is taken [`Puller::take_place`] has to be
+    /// asked.
+    pub fn look(&mut self, peer: ReplicaId, out: &mut Vec<PullOutput>) {
+        let in_roster = peer != self.config.replica && peer.0 < self.config.replica_count;
+        if self.attempt.is_some() || !in_roster {
+            return;
+        }
+        self.rearm = None;
+        self.open(peer, out);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.looks = true;
+        }
+    }
+
+    /// Whether the open attempt may go on to pull: it has a place, or gets one now.
+    pub fn take_place(&mut self, budget: &mut PullBudget) -> bool {
+        let Some(attempt) = &mut self.attempt else {
+            return false;
+        };
+        attempt.looks = attempt.looks && !budget.try_start();
+        !attempt.looks
+    }
+
     /// One tick: repeats what stalled, gives up what stalled too often, starts what is due.
     pub fn tick(&mut self, view: &PullView, budget: &mut PullBudget, out: &mut Vec<PullOutput>) {
         // Either of the two, so that a pause and an attempt both last their full count of ticks.
@@ -165,7 +189,8 @@ impl Puller {
         } else {
             self.age(out);
         }
-        if self.attempt.is_some() && self.config.plane == PlaneKind::Partition {
+        let pulls = self.attempt.as_ref().is_some_and(|attempt| !attempt.looks);
+        if pulls && self.config.plane == PlaneKind::Partition {
             budget.note_live();
         }
     }

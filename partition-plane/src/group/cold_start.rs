@@ -8,7 +8,7 @@
 //! segments reach further. Until then it takes no requests. A backup in the same place offers
 //! what it has, although it leads nothing: no log contradicts it.
 
-use biplane_state_transfer::artifact_kind;
+use biplane_state_transfer::{Ended, artifact_kind};
 use biplane_vsr as vsr;
 use biplane_wire::{Manifest, ManifestEntry, Op, ReplicaId, StateTransferTargetHeader, Typed};
 
@@ -17,6 +17,8 @@ use crate::context::Context;
 
 /// Ticks one peer has to answer, and between two rounds.
 const PATIENCE: u64 = 50;
+/// Ticks until a peer is asked again whose state there was no place to take.
+const PAUSE: u64 = 10;
 /// Rounds of a primary over all peers: the first may find them between two views.
 const ROUNDS: u32 = 3;
 /// Rounds of a backup, which asks the primary alone and finds it looking around itself.
@@ -42,11 +44,37 @@ enum Look {
         until: u64,
         asked: bool,
     },
-    /// A peer has more: its state is being taken.
-    Taking,
+    /// A peer has more: its state is being taken. If that fails, this one is asked next.
+    Taking { next: u8, round: u32 },
+}
+
+impl Look {
+    /// A peer is asked again after a pause.
+    fn again(next: u8, round: u32, now: u64) -> Self {
+        Self::Asking {
+            next,
+            round,
+            until: now + PAUSE,
+            asked: false,
+        }
+    }
 }
 
 impl ColdStart {
+    /// A transfer ended. One that did not bring what a peer has is tried again; a peer that had
+    /// no time for it does not use up the rounds.
+    pub(super) fn on_transfer_ended(&mut self, outcome: Ended, now: u64) {
+        if let Look::Taking { next, round } = self.stage {
+            self.stage = match outcome {
+                Ended::Installed => Look::NotNeeded,
+                Ended::Refused => Look::again(next, round, now),
+                Ended::Abandoned | Ended::Failed | Ended::Cancelled => {
+                    Look::again(next, round + 1, now)
+                }
+            };
+        }
+    }
+
     pub(super) fn new(possible: bool) -> Self {
         Self {
             possible,
@@ -63,7 +91,7 @@ impl ColdStart {
                 asked: false,
                 ..
             } => Some(until),
-            Look::Asking { .. } | Look::Taking => Some(0),
+            Look::Asking { .. } | Look::Taking { .. } => Some(0),
         }
     }
 
@@ -96,7 +124,7 @@ impl Group {
         let looks = context.node.is_replicated() && self.has_no_log();
         self.cold.stage = match looks {
             // A view change does not stop an install, and what it brings is what was looked for.
-            true if self.transfer.is_installing() => Look::Taking,
+            true if self.transfer.is_installing() => Look::Taking { next: 0, round: 0 },
             true => Look::Asking {
                 next: 0,
                 round: 0,
@@ -111,8 +139,8 @@ impl Group {
         let busy = self.transfer.is_busy(&self.puller);
         match self.cold.stage {
             Look::NotNeeded => {}
-            Look::Taking if busy => {}
-            Look::Taking => self.cold.stage = Look::NotNeeded,
+            Look::Taking { .. } if busy => {}
+            Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
             Look::Asking { asked, .. } if !self.has_no_log() => {
                 // A log came up by itself: repair and refused stamps decide from here on.
                 self.cold.stage = Look::NotNeeded;
@@ -167,7 +195,7 @@ impl Group {
             asked,
         };
         if asked {
-            self.arm_transfer(peer, context);
+            self.look_at(peer, context);
         }
     }
 
@@ -180,7 +208,10 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) -> bool {
-        if !matches!(self.cold.stage, Look::Asking { .. }) || !target.header().available() {
+        let Look::Asking { next, round, .. } = self.cold.stage else {
+            return true;
+        };
+        if !target.header().available() {
             return true;
         }
         let mut filled = self.segments.iter().filter(|segment| segment.size > 0);
@@ -192,8 +223,16 @@ impl Group {
         };
         let theirs = (entry.frontier, entry.length);
         if theirs > ours {
-            self.cold.stage = Look::Taking;
-            return true;
+            // Whatever prevents it, this peer is asked again: to pass it over would be to mint
+            // over what it has.
+            let next = next.saturating_sub(1);
+            let is_late = target.header().frame.view() < self.replica.view();
+            let takes = !is_late && self.puller.take_place(context.pulls);
+            self.cold.stage = match takes {
+                true => Look::Taking { next, round },
+                false => Look::again(next, round + u32::from(is_late), context.now),
+            };
+            return takes;
         }
         if !self.replica.is_primary() {
             self.cold.stage = Look::NotNeeded;

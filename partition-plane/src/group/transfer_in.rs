@@ -55,6 +55,13 @@ impl Group {
         self.act_on_pull(out, context);
     }
 
+    /// Asks for what a peer would offer, to compare it with what is here.
+    pub(super) fn look_at(&mut self, peer: ReplicaId, context: &mut Context<'_>) {
+        let mut out = std::mem::take(&mut context.scratch.pull);
+        self.puller.look(peer, &mut out);
+        self.act_on_pull(out, context);
+    }
+
     /// What is being pulled is not wanted any more. An install that runs goes on to its end.
     pub(super) fn cancel_transfer(&mut self, context: &mut Context<'_>) {
         let mut out = std::mem::take(&mut context.scratch.pull);
@@ -185,6 +192,7 @@ impl Group {
                     tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
                 }
                 self.note_transfer(outcome);
+                self.cold.on_transfer_ended(outcome, context.now);
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);
             }
