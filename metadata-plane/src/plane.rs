@@ -5,6 +5,7 @@
 //! next. A step takes one input and runs until nothing is left to carry.
 
 mod admission;
+mod births;
 mod cleanups;
 mod config;
 mod confirmation;
@@ -31,6 +32,7 @@ pub use status::Status;
 
 use crate::forwarding::Forwarding;
 use crate::io::{HaltReason, Input, Output};
+use births::Births;
 use cleanups::Cleanups;
 use confirmation::Confirmation;
 use machine::Machine;
@@ -57,6 +59,7 @@ pub struct MetadataPlane {
     waiters: Waiters,
     cleanups: Cleanups,
     confirmation: Confirmation,
+    births: Births,
     /// See [`MetadataPlane::is_topology_settled`].
     unsettled: Option<Op>,
     /// Access tokens that were found expired and wait for their deletion, last first.
@@ -134,6 +137,16 @@ impl MetadataPlane {
                 self.step_core(vsr::Input::Frame(ReplicaFrame::Commit(frame)));
                 if self.replica.heartbeat() != before {
                     self.confirmation.heard(commit);
+                    self.births.heard(commit);
+                }
+            }
+            ReplicaFrame::Prepare(frame) => {
+                let (before, op) = (self.replica.op_head(), frame.header().op());
+                self.step_core(vsr::Input::Frame(ReplicaFrame::Prepare(frame)));
+                // Taken from the primary of the view. Had anything from here on been committed,
+                // the prepare would not be on its way any more.
+                if before < op && self.replica.op_head() == op {
+                    self.births.heard(Op(op.0 - 1));
                 }
             }
             frame => self.step_core(vsr::Input::Frame(frame)),
@@ -168,6 +181,7 @@ impl MetadataPlane {
     fn step_core(&mut self, input: vsr::Input) {
         self.replica
             .step(input, &mut self.machine, &mut self.core_outputs);
+        self.births.look(&self.replica);
     }
 
     /// Tells the state machine how the replica stands and what the log can take; the core asks
@@ -299,7 +313,9 @@ impl MetadataPlane {
             if self.replica.is_primary() {
                 self.confirmation.followed(header.op(), self.ticks);
             }
-            out.extend(committed.topology.iter().cloned().map(Output::Topology));
+            let is_new = self.births.is_new(header.op());
+            let changes = committed.topology.iter().cloned();
+            out.extend(changes.map(|change| Output::Topology(change.dated(is_new))));
             out.extend(committed.session.map(Output::Session));
             if let Some(waiter) = number.and_then(|number| self.waiters.take(number)) {
                 self.deliver(waiter, &header, &committed, out);

@@ -139,3 +139,68 @@ fn state_is_confirmed_by_what_was_heard_and_not_by_belief() {
     cluster.run(500);
     assert_eq!(confirmed(&cluster)[2], cut);
 }
+
+/// What a node said of the partitions of the topology, in order: whether each was new.
+fn said_new(cluster: &Cluster, node: usize) -> Vec<bool> {
+    let changes = cluster.nodes[node].topology.iter();
+    let said = changes.filter_map(|change| match change {
+        TopologyChange::PartitionCreated(_) => Some(true),
+        TopologyChange::PartitionLearnt(_) => Some(false),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn a_partition_is_new_where_its_creation_was_witnessed() {
+    let (mut cluster, mut client) = with_topic();
+    cluster.await_convergence();
+    for node in 0..3 {
+        assert_eq!(
+            said_new(&cluster, node),
+            [true],
+            "a new cluster, node {node}"
+        );
+    }
+    // A node that comes back does not know what it had; what follows it sees with its own eyes.
+    cluster.nodes[2].topology.clear();
+    cluster.wipe(2);
+    cluster.start(2);
+    cluster.await_convergence();
+    let body = create_topic(0, 1, "u", &[]);
+    assert_eq!(
+        commit(&mut cluster, &mut client, Operation::CreateTopic, body),
+        0
+    );
+    cluster.await_convergence();
+    assert_eq!(said_new(&cluster, 2), [false, true]);
+    assert_eq!(said_new(&cluster, 1), [true, true]);
+}
+
+#[test]
+fn a_node_without_a_disk_that_led_the_first_view_does_not_take_the_past_for_new() {
+    let (mut cluster, mut client) = with_topic();
+    cluster.await_convergence();
+    // The node that led, and created the partition, is voted out and comes back without a disk.
+    cluster.wipe(0);
+    cluster.nodes[0].topology.clear();
+    let body = create_topic(0, 1, "u", &[]);
+    let primary = cluster.await_primary();
+    assert_ne!(primary, 0);
+    let request = client.request(Operation::CreateTopic, body);
+    assert_eq!(cluster.commit(primary, &request), 0);
+    cluster.start(0);
+    assert!(
+        cluster.plane(0).status().is_caught_up_primary,
+        "so it thinks"
+    );
+    cluster.await_convergence();
+    assert_eq!(said_new(&cluster, 0), [false, false]);
+    let body = create_topic(0, 1, "v", &[]);
+    assert_eq!(
+        commit(&mut cluster, &mut client, Operation::CreateTopic, body),
+        0
+    );
+    cluster.await_convergence();
+    assert_eq!(said_new(&cluster, 0), [false, false, true]);
+}

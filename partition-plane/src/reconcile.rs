@@ -71,6 +71,18 @@ impl Slot {
 }
 
 impl PartitionPlane {
+    /// Every group that was opened and not closed: those that run, those whose files are still
+    /// being brought in order, and those that were refused. What metadata no longer names of them
+    /// is to be closed.
+    pub fn opened_groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let is_wanted = |slot: &Slot| match slot {
+            Slot::Opening(_) | Slot::Running(_) | Slot::Refused { .. } => true,
+            Slot::Closing(closing) => !matches!(closing.then, Then::Remove { next: None }),
+        };
+        let slots = self.slots.iter();
+        slots.filter_map(move |(group, slot)| is_wanted(slot).then_some(*group))
+    }
+
     /// Metadata names a partition.
     pub(crate) fn open(&mut self, spec: GroupSpec, recovered: Recovered, out: &mut Outputs) {
         let group = spec.group;

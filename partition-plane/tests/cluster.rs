@@ -2,7 +2,8 @@
 
 mod support;
 
-use biplane_partition_plane::{ConsumerKey, Limits, TopicOptions};
+use biplane_partition_plane::{ConsumerKey, GroupSpec, Limits, TopicOptions};
+use biplane_wire::GroupId;
 use support::world::World;
 use support::*;
 
@@ -294,4 +295,63 @@ fn restart_of_all_goes_on_whatever_each_replica_lost() {
             all_restart([mask & 1 != 0, mask & 2 != 0, mask & 4 != 0], order);
         }
     }
+}
+
+/// After a restart of all, the primary of each partition takes the longest chain there is, however
+/// many partitions look around at once: a node pulls four at a time and serves two.
+#[test]
+fn restart_of_all_keeps_what_any_replica_wrote_in_every_partition() {
+    const GROUPS: u32 = 24;
+    let groups: Vec<GroupId> = (10..10 + GROUPS)
+        .map(|partition| GroupId::partition(1, 2, partition).unwrap())
+        .collect();
+    let mut world = world(3);
+    let specs = groups.iter().map(|&group| GroupSpec {
+        group,
+        ..spec(TopicOptions::default())
+    });
+    world.add_siblings(specs.collect());
+    for n in 0..6 {
+        for &group in &groups {
+            let at = (0..3).find(|at| world.leads(*at, group)).unwrap();
+            let token = world.submit_to(at, group, send_request(0x66, n + 1, &[text(n)]));
+            world.run_until(100, |world| world.answers.contains_key(&token));
+            assert_eq!(world.answers.remove(&token).unwrap().status(), 0);
+        }
+    }
+    world.tick(50);
+    // One backup keeps its files; what the others wrote and did not sync is gone.
+    for at in 0..3 {
+        world.crash(at, at != 2);
+    }
+    for at in 0..3 {
+        world.boot(at);
+    }
+    world.settle();
+    let kept = |world: &World, at: usize, group| {
+        let plane = world.nodes[at].plane.as_ref().unwrap();
+        plane.status(group).map_or(0, |status| status.flushed_next)
+    };
+    for &group in &groups {
+        assert_eq!((kept(&world, 0, group), kept(&world, 2, group)), (0, 6));
+    }
+    let mut pending = groups.clone();
+    for request in 0..3000 {
+        pending.retain(|&group| {
+            let Some(at) = (0..3).find(|at| world.leads(*at, group)) else {
+                return true;
+            };
+            let request = send_request(0x77, 1 + request, &[b"after".to_vec()]);
+            let token = world.submit_to(at, group, request);
+            world.settle();
+            let Some(answer) = world.answers.remove(&token) else {
+                return true;
+            };
+            let base = answer.base_offset();
+            assert!(base.is_none_or(|base| base >= 6), "{group} {base:?}");
+            base.is_none()
+        });
+        world.tick(1);
+    }
+    assert!(pending.is_empty(), "{pending:?} never took a message");
 }

@@ -321,3 +321,37 @@ fn a_thousand_partitions_share_their_writes() {
     let first = plane.groups().next().unwrap();
     assert!(plane.status(first).unwrap().view > View(0));
 }
+
+/// What a driver compares with metadata must have the groups that are still being opened: one that
+/// is missed there is never closed.
+#[test]
+fn a_group_that_is_being_opened_can_be_found_and_closed() {
+    let persisted = TopicOptions {
+        durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
+    for options in [TopicOptions::default(), persisted] {
+        let (mut disk, mut out) = (MemoryDisk::new(), Vec::new());
+        let mut plane = PartitionPlane::new(config(0, 3, Limits::tiny(), 1));
+        plane.open_group(spec(options), &disk, &mut out);
+        assert_eq!(plane.groups().count(), 0, "the disk has not answered");
+        assert_eq!(plane.opened_groups().collect::<Vec<_>>(), [group()]);
+        let group = group();
+        plane.step(Input::CloseGroup { group }, &mut out);
+        assert_eq!(plane.opened_groups().count(), 0);
+        loop {
+            for output in std::mem::take(&mut out) {
+                if let Output::Disk(request) = output {
+                    disk.submit(request);
+                }
+            }
+            let Some(done) = disk.poll() else { break };
+            plane.step(Input::Disk(done), &mut out);
+        }
+        assert_eq!(
+            (plane.groups().count(), plane.opened_groups().count()),
+            (0, 0)
+        );
+        assert!(!has_folder(&disk));
+    }
+}

@@ -203,3 +203,8 @@ fn server_of_one_that_was_away_may_crash_at_any_step() {
 fn server_of_an_empty_one_may_crash_at_any_step() {
     Scene::new(5, 3, Loss::Wiped, Victim::Server).play();
 }
+
+#[test]
+fn joiner_among_five_survives_a_crash_at_any_step() {
+    Scene::new(5, 5, Loss::Away, Victim::Joiner).play();
+}

@@ -1,5 +1,8 @@
 //! How many groups of a plane may pull at once.
 //!
+//! A group that only looks at what a peer would offer takes no place. It needs one when it goes
+//! on to take it.
+//!
 //! Pulls are counted anew in every tick from what the pullers report, so a group that is closed
 //! in the middle of a transfer can not leak its place.
 
@@ -44,7 +47,7 @@ impl PullBudget {
     }
 
     /// Whether a transfer may start; counts it if so.
-    pub fn try_start(&mut self) -> bool {
+    pub(crate) fn try_start(&mut self) -> bool {
         let may = self.live() < self.pulls_max;
         if may {
             self.started += 1;

@@ -34,6 +34,9 @@ const HASH_DISCOUNT: u64 = 4;
 /// Ticks between two sweeps of digests nobody uses.
 const SWEEP_TICKS: u32 = 6_000;
 
+/// Offers kept at once that nobody pulls from. One more, and the oldest of them goes.
+const OFFERS_AT_REST_MAX: usize = 256;
+
 /// Sweeps after which an unused digest is forgotten.
 const SWEEPS_KEPT: u64 = 10;
 
@@ -189,8 +192,7 @@ impl Provider {
         }
         self.offers.remove(&key);
         self.pending.remove(&key);
-        let crowded = !self.admits(group);
-        if let Some(transient) = crowded.then_some(true).or_else(|| gate.build_refusal()) {
+        if let Some(transient) = gate.build_refusal() {
             self.send_refusal(&ticket, transient, ProviderView { view, commit_max }, out);
             return None;
         }
@@ -202,6 +204,7 @@ impl Provider {
             spec: None,
             entries,
             hashed: 0,
+            reads: false,
             stalled: false,
             ticks: 0,
         };
@@ -336,14 +339,19 @@ impl Provider {
         self.pending.retain(|(of, _), _| *of != group);
     }
 
-    /// Groups that are being served.
+    /// Groups that are being served: storage is read for their offers, or for who pulls them.
     #[must_use]
     pub fn groups_served(&self) -> BTreeSet<GroupId> {
-        self.offers
-            .keys()
-            .chain(self.pending.keys())
-            .map(|(group, _)| *group)
-            .collect()
+        let offers = self.offers.iter().filter(|(_, offer)| offer.is_served());
+        let pending = self.pending.iter().filter(|(_, pending)| pending.reads);
+        let offers = offers.map(|(key, _)| key.0);
+        offers.chain(pending.map(|(key, _)| key.0)).collect()
+    }
+
+    /// Groups with an offer, pulled or not.
+    #[must_use]
+    pub fn groups_offered(&self) -> BTreeSet<GroupId> {
+        self.offers.keys().map(|(group, _)| *group).collect()
     }
 
     /// Asserts what holds between any two calls.
@@ -371,7 +379,7 @@ impl Provider {
         }
     }
 
-    fn admits(&self, group: GroupId) -> bool {
+    pub(super) fn admits(&self, group: GroupId) -> bool {
         let served = self.groups_served();
         let room = served.len() < self.config.limits.groups_served_max.max(1) as usize;
         served.contains(&group) || room
@@ -395,6 +403,7 @@ impl Provider {
             hash_bytes_max,
             ..
         } = self.config.limits;
+        let has_room = self.admits(ticket.group);
         let Some(pending) = self.pending.get_mut(&(ticket.group, ticket.replica)) else {
             return;
         };
@@ -415,14 +424,16 @@ impl Provider {
                         checksum,
                     });
                 }
-                Hashing::Wants { .. } if pending.hashed >= hash_bytes_max => {
+                Hashing::Wants { .. } if pending.hashed >= hash_bytes_max || !has_room => {
                     return self.refuse(&ticket, true, out);
                 }
                 Hashing::Wants { .. } if self.allowance == Some(0) => {
+                    pending.reads = true;
                     pending.stalled = true;
                     return;
                 }
                 Hashing::Wants { memo, offset, len } => {
+                    pending.reads = true;
                     let purpose = Purpose::Hash {
                         key,
                         memo,
@@ -476,11 +487,28 @@ impl Provider {
             descriptor,
             artifacts,
             idle: 0,
+            pulled: false,
             finished: false,
             pieces: Vec::new(),
             delayed: None,
         };
+        self.make_room();
         self.offers.insert(key, offer);
+    }
+
+    /// Drops the oldest of too many offers that nobody pulls from.
+    fn make_room(&mut self) {
+        let resting = self.offers.iter().filter(|(_, offer)| !offer.is_served());
+        let mut count = 0;
+        let oldest = resting
+            .inspect(|_| count += 1)
+            .max_by_key(|(_, offer)| offer.idle)
+            .map(|(key, _)| *key);
+        if count >= OFFERS_AT_REST_MAX
+            && let Some(key) = oldest
+        {
+            self.offers.remove(&key);
+        }
     }
 
     fn read(

@@ -95,8 +95,6 @@ pub struct Puller {
     paused: bool,
     /// An install went wrong after it had begun: what it removed is owed, whatever repair does.
     owed: bool,
-    /// The open attempt is a look at what a peer has.
-    is_look: bool,
 }
 
 impl Puller {
@@ -122,7 +120,6 @@ impl Puller {
             verified: EntrySet::default(),
             paused: false,
             owed: false,
-            is_look: false,
         }
     }
 
@@ -157,22 +154,31 @@ impl Puller {
             return;
         }
         self.rearm = None;
-        self.is_look = false;
         self.open(peer, out);
     }
 
-    /// Asks `peer` what it has, of a replica that may not want it. Takes no place among the
-    /// transfers until bytes are fetched: whoever has to look around must not take the lack of a
-    /// place for an answer, and thousands of groups may look around at once. The owner asks
-    /// [`PullBudget::try_start`] before it lets the answer of a peer begin a fetch.
-    pub fn start_look(&mut self, peer: ReplicaId, out: &mut Vec<PullOutput>) {
+    /// Asks `peer` for a descriptor without a place among those that pull: the owner means to
+    /// compare it with what it has. Before the offer is taken [`Puller::take_place`] has to be
+    /// asked.
+    pub fn look(&mut self, peer: ReplicaId, out: &mut Vec<PullOutput>) {
         let in_roster = peer != self.config.replica && peer.0 < self.config.replica_count;
         if self.attempt.is_some() || !in_roster {
             return;
         }
         self.rearm = None;
-        self.is_look = true;
         self.open(peer, out);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.looks = true;
+        }
+    }
+
+    /// Whether the open attempt may go on to pull: it has a place, or gets one now.
+    pub fn take_place(&mut self, budget: &mut PullBudget) -> bool {
+        let Some(attempt) = &mut self.attempt else {
+            return false;
+        };
+        attempt.looks = attempt.looks && !budget.try_start();
+        !attempt.looks
     }
 
     /// One tick: repeats what stalled, gives up what stalled too often, starts what is due.
@@ -183,8 +189,8 @@ impl Puller {
         } else {
             self.age(out);
         }
-        let counts = |attempt: &Attempt| !self.is_look || attempt.fetch.is_some();
-        if self.attempt.as_ref().is_some_and(counts) && self.config.plane == PlaneKind::Partition {
+        let pulls = self.attempt.as_ref().is_some_and(|attempt| !attempt.looks);
+        if pulls && self.config.plane == PlaneKind::Partition {
             budget.note_live();
         }
     }

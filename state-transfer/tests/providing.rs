@@ -3,39 +3,14 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use biplane_state_transfer::{
-    ArtifactSource, ArtifactSpec, Flush, Gate, MetadataGate, OfferSpec, PartitionGate,
-    ProvideLimits, ProvideOutput, Provider, ProviderConfig, ProviderView, ReadError, artifact_kind,
-};
-use biplane_wire::{
-    Command, GroupId, Message, Op, ReplicaId, RequestStateChunkHeader, RequestStateTransferHeader,
-    StateTransferTargetHeader, View,
-};
+use biplane_state_transfer::{Flush, Gate, MetadataGate, PartitionGate, ProviderView, ReadError};
+use biplane_wire::{GroupId, Message, Op, ReplicaId, StateTransferTargetHeader, View};
 use support::{
-    CLUSTER, PULLER, SERVER, Source, VIEW, describe, golden, golden_message, partition_gate,
-    partition_group, pattern,
+    PULLER, SERVER, Source, VIEW, ask, describe, golden, golden_message, partition_gate,
+    partition_group, pattern, want,
 };
 
 const NONCE: u128 = 0xf0e0_d0c0_b0a0_9080_7060_5040_3020_1000;
-
-fn ask(group: GroupId, nonce: u128) -> Message {
-    let mut header = RequestStateTransferHeader::new(Command::RequestStateTransfer);
-    header.set_nonce(nonce);
-    header.set_group(group);
-    Message::sealed(header, &[])
-}
-
-fn want(group: GroupId, nonce: u128, artifact: u32, offset: u64, length: u32) -> Message {
-    let mut header = RequestStateChunkHeader::new(Command::RequestStateChunk);
-    header.set_nonce(nonce);
-    header.set_group(group);
-    header.set_artifact(artifact);
-    header.set_offset(offset);
-    header.set_length(length);
-    Message::sealed(header, &[])
-}
 
 fn talk(frames: &[(ReplicaId, Message)]) -> Vec<String> {
     frames.iter().map(|(_, frame)| describe(frame)).collect()
@@ -422,7 +397,11 @@ fn offers_lapse_when_nobody_pulls_and_sooner_when_all_is_served() {
             source.serve(PULLER, &want(GroupId::METADATA, 1, 1, 0, 16));
         }
         let mut ticks = 0;
-        while source.provider.groups_served().contains(&GroupId::METADATA) {
+        while source
+            .provider
+            .groups_offered()
+            .contains(&GroupId::METADATA)
+        {
             source.tick();
             ticks += 1;
         }
@@ -442,113 +421,6 @@ fn pulling_keeps_an_offer_alive() {
         let chunk = source.serve(PULLER, &want(GroupId::METADATA, 1, 0, 0, 1));
         assert_eq!(talk(&chunk), ["chunk 0@0+1"]);
     }
-}
-
-/// A provider of several partitions whose offers are single bytes in memory.
-struct Many {
-    provider: Provider,
-}
-
-impl Many {
-    fn new() -> Self {
-        let limits = ProvideLimits::tiny();
-        let config = ProviderConfig {
-            cluster: CLUSTER,
-            replica: SERVER,
-            replica_count: 3,
-            limits,
-        };
-        Self {
-            provider: Provider::new(config),
-        }
-    }
-
-    fn ask(&mut self, partition: u32, from: u8) -> Vec<String> {
-        let group = GroupId::partition(0, 0, partition).expect("a legal key");
-        let request = ask(group, u128::from(from) + 1);
-        let header = request.header::<RequestStateTransferHeader>();
-        let gate = Gate::Partition(partition_gate());
-        let mut out = Vec::new();
-        let ticket = self
-            .provider
-            .on_request(ReplicaId(from), header, &gate, &mut out);
-        if let Some(ticket) = ticket {
-            let bytes = Arc::from(b"x".as_slice());
-            let source = ArtifactSource::Memory {
-                bytes,
-                checksum: None,
-            };
-            let kind = artifact_kind::CONSUMER_OFFSETS;
-            let artifacts = vec![ArtifactSpec {
-                kind,
-                frontier: 100,
-                source,
-            }];
-            let (commit_op, commit_max) = (Op(100), Op(100));
-            let spec = OfferSpec {
-                view: VIEW,
-                commit_op,
-                commit_max,
-                artifacts,
-            };
-            self.provider.offer(ticket, spec, &mut out);
-        }
-        self.provider.check_invariants();
-        let sent = out.iter().map(|output| match output {
-            ProvideOutput::Send { message, .. } => describe(message),
-            ProvideOutput::Read { .. } => panic!("it is in memory"),
-        });
-        sent.collect()
-    }
-}
-
-#[test]
-fn no_more_groups_are_served_at_once_than_allowed() {
-    let mut many = Many::new();
-    assert_eq!(many.ask(1, 1), ["offer 100"]);
-    assert_eq!(many.ask(2, 1), ["offer 100"]);
-    assert_eq!(many.ask(3, 1), ["later"]);
-    assert_eq!(
-        many.ask(2, 2),
-        ["offer 100"],
-        "the same group for another replica"
-    );
-    many.provider
-        .forget(GroupId::partition(0, 0, 1).expect("a legal key"));
-    assert_eq!(many.ask(3, 1), ["offer 100"]);
-}
-
-#[test]
-fn ticket_can_be_refused_and_is_void_afterwards() {
-    let mut provider = Many::new().provider;
-    let request = ask(partition_group(), NONCE);
-    let header = request.header::<RequestStateTransferHeader>();
-    let gate = Gate::Partition(partition_gate());
-    let mut out = Vec::new();
-    let ticket = provider
-        .on_request(PULLER, header, &gate, &mut out)
-        .expect("a ticket");
-    assert!(out.is_empty());
-    provider.refuse(&ticket, false, &mut out);
-    assert_eq!(out.len(), 1);
-    provider.refuse(&ticket, false, &mut out);
-    let (commit_op, commit_max) = (Op(1), Op(1));
-    let spec = OfferSpec {
-        view: VIEW,
-        commit_op,
-        commit_max,
-        artifacts: Vec::new(),
-    };
-    provider.offer(ticket, spec.clone(), &mut out);
-    assert_eq!(out.len(), 1, "answered once");
-    let ticket = provider
-        .on_request(PULLER, header, &gate, &mut out)
-        .expect("another ticket");
-    provider.offer(ticket, spec, &mut out);
-    let ProvideOutput::Send { message, .. } = &out[1] else {
-        panic!("an answer")
-    };
-    assert_eq!(describe(message), "no", "an offer of nothing is none");
 }
 
 #[test]

@@ -350,3 +350,27 @@ fn segments_the_owner_has_already_are_not_pulled() {
     assert_eq!(node.completed, [(0, true), (1, false), (2, false)]);
     assert_eq!(node.discarded, [other], "what differs is no longer wanted");
 }
+
+#[test]
+fn look_takes_no_place_until_it_goes_on() {
+    let mut budget = PullBudget::new(1);
+    let (mut looks, mut pulls) = (partition().0, partition().0);
+    let mut out = Vec::new();
+    budget.begin_tick();
+    looks.puller.look(SERVER, &mut out);
+    looks.puller.tick(&looks.view, &mut budget, &mut out);
+    assert_eq!(looks.puller.stage(), Stage::AwaitingTarget);
+    budget.begin_tick();
+    assert_eq!(budget.live(), 0);
+    pulls.puller.start(SERVER, &mut budget, &mut out);
+    assert_eq!(pulls.puller.stage(), Stage::AwaitingTarget);
+    assert!(!looks.puller.take_place(&mut budget), "somebody pulls");
+    pulls.puller.cancel(&mut out);
+    budget.begin_tick();
+    budget.begin_tick();
+    assert!(looks.puller.take_place(&mut budget));
+    assert!(looks.puller.take_place(&mut budget), "and keeps it");
+    looks.puller.tick(&looks.view, &mut budget, &mut out);
+    budget.begin_tick();
+    assert_eq!(budget.live(), 1);
+}

@@ -15,6 +15,7 @@ use biplane_vsr::{Boot, Forward, Limits, LogEntry, Prng, Replica, Start};
 use biplane_wire::{GroupId, Message, Op, PrepareHeader, View};
 
 use super::MetadataPlane;
+use super::births::Births;
 use super::cleanups::Cleanups;
 use super::config::{Config, OpenError};
 use super::confirmation::Confirmation;
@@ -129,6 +130,7 @@ impl MetadataPlane {
                 SEGMENT_BYTES_MAX_DEFAULT,
             ),
         });
+        let births = Births::of(&replica);
         let forwarding = Forwarding::new(config.cluster, config.replica, config.incarnation);
         Self {
             config,
@@ -147,6 +149,7 @@ impl MetadataPlane {
             waiters: Waiters::default(),
             cleanups: Cleanups::default(),
             confirmation: Confirmation::default(),
+            births,
             unsettled: None,
             expired: Vec::new(),
             watermark,

@@ -41,6 +41,9 @@ pub struct PartitionSpec {
 pub enum TopologyChange {
     /// A partition exists from now on.
     PartitionCreated(PartitionSpec),
+    /// A partition exists, perhaps since before this node came up: its group may have a past,
+    /// here too. The plane says so in place of [`TopologyChange::PartitionCreated`].
+    PartitionLearnt(PartitionSpec),
     /// A partition is gone, with its data and its consumer offsets.
     PartitionDeleted {
         /// Key of the partition group.
@@ -88,6 +91,18 @@ pub enum TopologyChange {
     },
     /// The whole state was replaced by that of another replica: compare with the full listing.
     Replaced,
+}
+
+impl TopologyChange {
+    /// The same change, of an operation that is or is not known to be younger than this node's
+    /// boot.
+    #[must_use]
+    pub(crate) fn dated(self, is_new: bool) -> Self {
+        match self {
+            Self::PartitionCreated(spec) if !is_new => Self::PartitionLearnt(spec),
+            change => change,
+        }
+    }
 }
 
 /// The specification of one partition. None only for ids beyond the limits of a group key.

@@ -12,7 +12,7 @@
 //! around together. So "not now" is no answer: a primary asks again, for seconds and not for
 //! ever, and a backup until it is told. Who has nothing at all says so for good.
 
-use biplane_state_transfer::artifact_kind;
+use biplane_state_transfer::{Ended, artifact_kind};
 use biplane_vsr as vsr;
 use biplane_wire::{Manifest, ManifestEntry, Op, ReplicaId, StateTransferTargetHeader, Typed};
 
@@ -21,13 +21,19 @@ use crate::context::Context;
 
 /// Ticks one peer has to answer, and between two rounds.
 const PATIENCE: u64 = 50;
+/// Ticks until a peer is asked again whose state there was no place to take.
+const PAUSE: u64 = 10;
 /// Rounds of a primary over all peers: the first may find them between two views.
 const ROUNDS: u32 = 3;
 /// Rounds of a primary that a peer has told to come back, and of a backup, which asks the primary
 /// alone and finds it looking around itself.
 const PATIENT_ROUNDS: u32 = 20;
-/// Longest pause of a backup that is told to come back, in rounds.
-const PAUSE_ROUNDS: u32 = 120;
+/// Longest pause of a backup that is told to come back, in ticks.
+const PAUSE_MAX: u64 = 6_000;
+/// Rounds of a backup that has no files, each twice as long as the one before, and ticks of the
+/// first: there may be thousands of them.
+const DORMANT_ROUNDS: u32 = 3;
+const DORMANT_PATIENCE: u64 = 100;
 
 /// The look at the peers.
 #[derive(Debug, Default)]
@@ -51,11 +57,37 @@ enum Look {
         until: u64,
         asked: bool,
     },
-    /// A peer has more: its state is being taken.
-    Taking,
+    /// A peer has more: its state is being taken. If that fails, this one is asked next.
+    Taking { next: u8, round: u32 },
+}
+
+impl Look {
+    /// A peer is asked again after a pause.
+    fn again(next: u8, round: u32, now: u64) -> Self {
+        Self::Asking {
+            next,
+            round,
+            until: now + PAUSE,
+            asked: false,
+        }
+    }
 }
 
 impl ColdStart {
+    /// A transfer ended. One that did not bring what a peer has is tried again; a peer that had
+    /// no time for it does not use up the rounds.
+    pub(super) fn on_transfer_ended(&mut self, outcome: Ended, now: u64) {
+        if let Look::Taking { next, round } = self.stage {
+            self.stage = match outcome {
+                Ended::Installed => Look::NotNeeded,
+                Ended::Refused => Look::again(next, round, now),
+                Ended::Abandoned | Ended::Failed | Ended::Cancelled => {
+                    Look::again(next, round + 1, now)
+                }
+            };
+        }
+    }
+
     pub(super) fn new(possible: bool) -> Self {
         Self {
             possible,
@@ -73,7 +105,7 @@ impl ColdStart {
                 asked: false,
                 ..
             } => Some(until),
-            Look::Asking { .. } | Look::Taking => Some(0),
+            Look::Asking { .. } | Look::Taking { .. } => Some(0),
         }
     }
 
@@ -126,7 +158,7 @@ impl Group {
         let looks = context.node.is_replicated() && self.has_no_log();
         self.cold.stage = match looks {
             // A view change does not stop an install, and what it brings is what was looked for.
-            true if self.transfer.is_installing() => Look::Taking,
+            true if self.transfer.is_installing() => Look::Taking { next: 0, round: 0 },
             true => Look::Asking {
                 next: 0,
                 round: 0,
@@ -141,8 +173,8 @@ impl Group {
         let busy = self.transfer.is_busy(&self.puller);
         match self.cold.stage {
             Look::NotNeeded => {}
-            Look::Taking if busy => {}
-            Look::Taking => self.cold.stage = Look::NotNeeded,
+            Look::Taking { .. } if busy => {}
+            Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
             Look::Asking { asked, .. } if !self.has_no_log() => {
                 // A log came up by itself: repair and refused stamps decide from here on.
                 self.cold.stage = Look::NotNeeded;
@@ -172,20 +204,22 @@ impl Group {
     fn ask_next(&mut self, next: u8, round: u32, context: &mut Context<'_>) {
         let identity = context.node.identity;
         let leads = self.replica.is_primary();
-        let until = context.now + PATIENCE;
+        // Where nobody has written anything, no primary will ever have anything to offer.
+        let patience = match !leads && self.home.is_line() {
+            true => DORMANT_PATIENCE << round.min(DORMANT_ROUNDS),
+            false => PATIENCE,
+        };
         if next >= identity.replica_count {
             let (next, round, asked) = (0, round + 1, false);
             let is_put_off = std::mem::take(&mut self.cold.is_put_off);
             let rounds = match (leads, is_put_off) {
                 (true, false) => ROUNDS,
                 (false, true) => u32::MAX,
+                (false, false) if self.home.is_line() => DORMANT_ROUNDS,
                 (true, true) | (false, false) => PATIENT_ROUNDS,
             };
-            let pause = match round.checked_sub(PATIENT_ROUNDS) {
-                Some(late) => PATIENCE * u64::from(late.clamp(1, PAUSE_ROUNDS)),
-                None => PATIENCE,
-            };
-            let until = context.now + pause;
+            let late = u64::from(round.saturating_sub(PATIENT_ROUNDS).max(1));
+            let until = context.now + (patience * late).min(PAUSE_MAX);
             self.cold.stage = match round < rounds {
                 true => Look::Asking {
                     next,
@@ -203,11 +237,11 @@ impl Group {
         self.cold.stage = Look::Asking {
             next: next + 1,
             round,
-            until: if asked { until } else { context.now },
+            until: context.now + if asked { patience } else { 0 },
             asked,
         };
         if asked {
-            self.arm_transfer(peer, context);
+            self.look_at(peer, context);
         }
     }
 
@@ -220,9 +254,9 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) -> bool {
-        if !matches!(self.cold.stage, Look::Asking { .. }) {
+        let Look::Asking { next, round, .. } = self.cold.stage else {
             return true;
-        }
+        };
         if !target.header().available() {
             self.cold.is_put_off |= target.header().unavailable_transient();
             return true;
@@ -236,8 +270,16 @@ impl Group {
         };
         let theirs = (entry.frontier, entry.length);
         if theirs > ours {
-            self.cold.stage = Look::Taking;
-            return true;
+            // Whatever prevents it, this peer is asked again: to pass it over would be to mint
+            // over what it has.
+            let next = next.saturating_sub(1);
+            let is_late = target.header().frame.view() < self.replica.view();
+            let takes = !is_late && self.puller.take_place(context.pulls);
+            self.cold.stage = match takes {
+                true => Look::Taking { next, round },
+                false => Look::again(next, round + u32::from(is_late), context.now),
+            };
+            return takes;
         }
         if !self.replica.is_primary() {
             self.cold.stage = Look::NotNeeded;

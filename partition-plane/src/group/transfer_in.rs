@@ -55,10 +55,10 @@ impl Group {
         self.act_on_pull(out, context);
     }
 
-    /// Asks what a peer has.
+    /// Asks for what a peer would offer, to compare it with what is here.
     pub(super) fn look_at(&mut self, peer: ReplicaId, context: &mut Context<'_>) {
         let mut out = std::mem::take(&mut context.scratch.pull);
-        self.puller.start_look(peer, &mut out);
+        self.puller.look(peer, &mut out);
         self.act_on_pull(out, context);
     }
 
@@ -193,6 +193,7 @@ impl Group {
                     tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
                 }
                 self.note_transfer(outcome);
+                self.cold.on_transfer_ended(outcome, context.now);
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);
             }

@@ -6,7 +6,7 @@ use biplane_journal::{Disk, MemoryDisk};
 use biplane_partition_plane::{
     GroupSpec, GroupStatus, Input, Limits, Output, PartitionPlane, PollQuery, PollReply, Strategy,
 };
-use biplane_wire::{FrameBuffer, Message, ReplicaId, decode_replica};
+use biplane_wire::{FrameBuffer, GroupId, Message, ReplicaId, decode_replica};
 
 use super::{Answer, Random, WALL, config, group, messages, poll_query, send_request};
 
@@ -20,6 +20,8 @@ pub struct Node {
 pub struct World {
     pub nodes: Vec<Node>,
     pub spec: GroupSpec,
+    /// Further partitions of every node.
+    pub siblings: Vec<GroupSpec>,
     pub limits: Limits,
     pub random: Random,
     pub answers: BTreeMap<u64, Answer>,
@@ -48,6 +50,7 @@ impl World {
         let mut world = Self {
             nodes: nodes.collect(),
             spec,
+            siblings: Vec::new(),
             limits,
             random: Random::new(seed),
             answers: BTreeMap::new(),
@@ -83,7 +86,9 @@ impl World {
         )));
         let mut out = Vec::new();
         let plane = node.plane.as_mut().unwrap();
-        plane.open_group(self.spec.clone(), &node.disk, &mut out);
+        for spec in std::iter::once(&self.spec).chain(&self.siblings) {
+            plane.open_group(spec.clone(), &node.disk, &mut out);
+        }
         self.take(at, out);
         for other in 0..self.nodes.len() {
             if other != at {
@@ -220,6 +225,26 @@ impl World {
         }
     }
 
+    /// Creates further partitions, of which nobody has anything yet.
+    pub fn add_siblings(&mut self, specs: Vec<GroupSpec>) {
+        for at in 0..self.nodes.len() {
+            let node = &mut self.nodes[at];
+            let (Some(plane), mut out) = (node.plane.as_mut(), Vec::new()) else {
+                continue;
+            };
+            for spec in &specs {
+                plane.open_group(spec.clone(), &node.disk, &mut out);
+            }
+            self.take(at, out);
+        }
+        let known = specs.into_iter().map(|spec| GroupSpec {
+            is_new: false,
+            ..spec
+        });
+        self.siblings.extend(known);
+        self.settle();
+    }
+
     pub fn status(&self, at: usize) -> Option<GroupStatus> {
         self.nodes[at].plane.as_ref()?.status(group())
     }
@@ -230,17 +255,26 @@ impl World {
             .max_by_key(|at| self.status(*at).map(|status| status.view))
     }
 
+    /// Whether a node leads a partition.
+    pub fn leads(&self, at: usize, group: GroupId) -> bool {
+        let plane = self.nodes[at].plane.as_ref();
+        let status = plane.and_then(|plane| plane.status(group));
+        status.is_some_and(|status| status.is_primary)
+    }
+
     pub fn submit(&mut self, at: usize, request: FrameBuffer) -> u64 {
+        self.submit_to(at, group(), request)
+    }
+
+    pub fn submit_to(&mut self, at: usize, group: GroupId, request: FrameBuffer) -> u64 {
         self.token += 1;
         let token = self.token;
-        self.step(
-            at,
-            Input::Submit {
-                token,
-                group: group(),
-                request,
-            },
-        );
+        let input = Input::Submit {
+            token,
+            group,
+            request,
+        };
+        self.step(at, input);
         token
     }
 

@@ -27,7 +27,7 @@ impl Node {
         }
     }
 
-    /// `is_new`: the creating operation is being applied right now.
+    /// `is_new`: the creating operation is being applied right now, and is younger than this node.
     fn open_partition(&mut self, spec: &PartitionSpec, is_new: bool) {
         debug!(group = %spec.group, revision = spec.created_revision, "opening a partition");
         let view = self.commit.view(&self.view);
@@ -38,6 +38,7 @@ impl Node {
     pub(super) fn on_topology(&mut self, change: TopologyChange) {
         match change {
             TopologyChange::PartitionCreated(spec) => self.open_partition(&spec, true),
+            TopologyChange::PartitionLearnt(spec) => self.open_partition(&spec, false),
             TopologyChange::PartitionDeleted { group, .. } => {
                 self.step_partitions(Input::CloseGroup { group });
             }
@@ -107,7 +108,7 @@ impl Node {
             .topology()
             .map(|spec| (spec.group, spec))
             .collect();
-        let present: Vec<GroupId> = self.partitions.groups().collect();
+        let present: Vec<GroupId> = self.partitions.opened_groups().collect();
         for group in present {
             if !wanted.contains_key(&group) {
                 self.step_partitions(Input::CloseGroup { group });

@@ -50,6 +50,7 @@ impl PlanesNode {
     pub(super) fn on_topology(&mut self, change: TopologyChange, disk: &dyn DiskView) {
         match change {
             TopologyChange::PartitionCreated(spec) => self.open_partition(&spec, true, disk),
+            TopologyChange::PartitionLearnt(spec) => self.open_partition(&spec, false, disk),
             TopologyChange::PartitionDeleted { group, .. } => {
                 self.step_partitions(Input::CloseGroup { group });
             }
@@ -105,7 +106,7 @@ impl PlanesNode {
             .topology()
             .map(|spec| (spec.group, spec))
             .collect();
-        let present: Vec<GroupId> = self.partitions.groups().collect();
+        let present: Vec<GroupId> = self.partitions.opened_groups().collect();
         for group in present {
             if !wanted.contains_key(&group) {
                 self.step_partitions(Input::CloseGroup { group });

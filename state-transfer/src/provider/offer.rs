@@ -86,6 +86,8 @@ pub(super) struct Pending {
     /// Entries whose digest is known, in manifest order.
     pub(super) entries: Vec<ManifestEntry>,
     pub(super) hashed: u64,
+    /// Storage is read for it.
+    pub(super) reads: bool,
     /// Hashing goes on in the next tick.
     pub(super) stalled: bool,
     pub(super) ticks: u32,
@@ -101,6 +103,8 @@ pub(super) struct Offer {
     pub(super) descriptor: Message,
     pub(super) artifacts: Vec<ArtifactSpec>,
     pub(super) idle: u32,
+    /// A chunk was asked for.
+    pub(super) pulled: bool,
     /// The last byte of the last artifact was served.
     pub(super) finished: bool,
     /// Chunks being read from storage, and the one read before it was asked for.
@@ -139,6 +143,12 @@ pub(super) enum ChunkPlan<'a> {
 }
 
 impl Offer {
+    /// Whether its bytes are being sent. An offer that was only looked at, or is over, keeps
+    /// nobody waiting.
+    pub(super) fn is_served(&self) -> bool {
+        self.pulled && !self.finished
+    }
+
     /// Cuts a request to the artifact and to a frame.
     pub(super) fn plan(&self, artifact: u32, offset: u64, want: u32, most: u32) -> ChunkPlan<'_> {
         let index = usize::try_from(artifact).ok();

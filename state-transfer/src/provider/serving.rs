@@ -29,9 +29,16 @@ impl Provider {
         };
         let (artifact, offset) = (request.artifact(), request.offset());
         let most = self.config.limits.chunk_bytes;
+        let has_room = self.admits(ticket.group);
         let Some(offer) = self.offer_of(&ticket) else {
             return self.send_refusal(&ticket, true, view, out);
         };
+        if !offer.pulled && !has_room {
+            // Others began to pull since it was made.
+            self.offers.remove(&(ticket.group, from));
+            return self.send_refusal(&ticket, true, view, out);
+        }
+        offer.pulled = true;
         match offer.plan(artifact, offset, request.length(), most) {
             ChunkPlan::Outside => {}
             ChunkPlan::Bytes(bytes) => {

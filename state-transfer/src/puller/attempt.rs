@@ -22,6 +22,8 @@ pub(super) struct Sender {
 pub(super) struct Attempt {
     pub(super) nonce: u128,
     pub(super) peer: ReplicaId,
+    /// It asks for a descriptor only, and has no place among those that pull.
+    pub(super) looks: bool,
     /// Ticks since the last progress or request.
     pub(super) idle: u32,
     /// Requests repeated since the last progress.
@@ -53,6 +55,7 @@ impl Attempt {
         Self {
             nonce,
             peer,
+            looks: false,
             idle: 0,
             stalls: 0,
             ticks: 0,

@@ -11,7 +11,8 @@ use biplane_state_transfer::{
     Puller, PullerConfig, ReadError, Stage, Ticket, artifact_kind,
 };
 use biplane_wire::{
-    ClusterId, GroupId, Message, Op, ReplicaFrame, ReplicaId, View, decode_replica,
+    ClusterId, Command, GroupId, Message, Op, ReplicaFrame, ReplicaId, RequestStateChunkHeader,
+    RequestStateTransferHeader, View, decode_replica,
 };
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(0x1122_3344_5566_7788_9900_aabb_ccdd_eeff);
@@ -219,6 +220,31 @@ pub(crate) fn describe(frame: &Message) -> String {
         }
         other => panic!("not a frame of state transfer: {other:?}"),
     }
+}
+
+/// A RequestStateTransfer.
+pub(crate) fn ask(group: GroupId, nonce: u128) -> Message {
+    let mut header = RequestStateTransferHeader::new(Command::RequestStateTransfer);
+    header.set_nonce(nonce);
+    header.set_group(group);
+    Message::sealed(header, &[])
+}
+
+/// A RequestStateChunk.
+pub(crate) fn want(
+    group: GroupId,
+    nonce: u128,
+    artifact: u32,
+    offset: u64,
+    length: u32,
+) -> Message {
+    let mut header = RequestStateChunkHeader::new(Command::RequestStateChunk);
+    header.set_nonce(nonce);
+    header.set_group(group);
+    header.set_artifact(artifact);
+    header.set_offset(offset);
+    header.set_length(length);
+    Message::sealed(header, &[])
 }
 
 /// A node that serves: its artifacts, and the storage behind them.
