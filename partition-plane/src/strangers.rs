@@ -8,7 +8,8 @@
 //! A new group starts far above the views of the old one when something was deleted before it
 //! (see `CreatedViews` of the metadata plane). So a frame from far above waits until metadata
 //! has been confirmed to be up to date since: by then a group that is gone is gone here too.
-//! What waits is dropped; peers send it again.
+//! What waits is dropped; peers send it again. Frames from near do not interrupt the wait: two
+//! replicas that share a view far below the others would keep each other there for ever.
 //!
 //! The other way round the view decides at once: nothing was ever prepared in a group in a view
 //! below its first one.
@@ -28,8 +29,17 @@ pub(crate) const CONFIRMATIONS: u64 = 3;
 pub(crate) struct Strangers {
     /// Times that metadata was confirmed.
     confirmed: u64,
-    /// The count from which on a group follows what it hears.
-    due: BTreeMap<GroupId, u64>,
+    waits: BTreeMap<GroupId, Wait>,
+}
+
+/// A group that heard from far above.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// The view of the frame with which it began. One that is far above this again may be of yet
+    /// another incarnation.
+    view: View,
+    /// The count from which on the group follows what it hears.
+    due: u64,
 }
 
 impl Strangers {
@@ -56,18 +66,27 @@ impl Strangers {
         if matches!(frame, ReplicaFrame::RepairPrepare(_)) && view < first {
             return false;
         }
-        if view.0 < own.0.saturating_add(FAR) {
-            self.due.remove(&group);
+        let is_near = |view: View| view.0 < own.0.saturating_add(FAR);
+        let known = self.waits.get(&group).copied();
+        if is_near(view) {
+            if known.is_some_and(|wait| is_near(wait.view)) {
+                self.waits.remove(&group);
+            }
             return true;
         }
-        let confirmed = self.confirmed;
-        let due = self.due.entry(group).or_insert(confirmed + CONFIRMATIONS);
-        confirmed >= *due
+        let is_same = |wait: &Wait| view.0.saturating_sub(wait.view.0) < FAR;
+        let begun = Wait {
+            view,
+            due: self.confirmed + CONFIRMATIONS,
+        };
+        let wait = known.filter(is_same).unwrap_or(begun);
+        self.waits.insert(group, wait);
+        self.confirmed >= wait.due
     }
 
     /// A group ended.
     pub(crate) fn forget(&mut self, group: GroupId) {
-        self.due.remove(&group);
+        self.waits.remove(&group);
     }
 }
 
@@ -148,6 +167,20 @@ mod tests {
         (0..CONFIRMATIONS).for_each(|_| strangers.confirm());
         strangers.forget(GROUP);
         assert!(!strangers.admits(GROUP, (View(0), View(FAR)), &start_view(2 * FAR)));
+    }
+
+    #[test]
+    fn frames_from_near_do_not_interrupt_the_wait_and_another_stranger_begins_one() {
+        let mut strangers = Strangers::default();
+        let group = (View(0), View(5));
+        for _ in 0..CONFIRMATIONS {
+            assert!(!strangers.admits(GROUP, group, &start_view(100)));
+            assert!(strangers.admits(GROUP, group, &start_view(6)));
+            strangers.confirm();
+        }
+        assert!(strangers.admits(GROUP, group, &start_view(100)));
+        assert!(strangers.admits(GROUP, group, &start_view(100 + FAR - 1)));
+        assert!(!strangers.admits(GROUP, group, &start_view(100 + FAR)));
     }
 
     fn repaired(view: u32) -> ReplicaFrame {

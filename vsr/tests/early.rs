@@ -104,9 +104,8 @@ fn what_does_not_chain_when_its_turn_comes_is_dropped() {
 
 #[test]
 fn nothing_waits_across_views_or_far_above_the_applied_op() {
-    let log = log(3);
     let mut backup = backup(6);
-    backup.feed(log[2].clone());
+    backup.feed(frames::chain(0, 3, 3, Checksum(9), 1)[0].clone());
     backup.feed(frames::start_view_change(2, 2));
     backup.feed(frames::start_view(2, (0, 0), 0, &[]));
     for message in &frames::chain(2, 1, 2, Checksum::ZERO, 2) {

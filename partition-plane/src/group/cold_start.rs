@@ -130,11 +130,11 @@ impl Group {
     }
 
     /// Whether there is nothing here for a peer that looks around, neither now nor later: no log,
-    /// no messages, no purge that took them, and no look of its own that may bring some.
+    /// no messages, and no look of its own that may bring some.
     pub(super) fn has_nothing(&self) -> bool {
         let is_empty = self.segments.next_offset() == 0
             && self.frontier == 0
-            && self.purge.applied() == 0
+            && self.state.rewind_floor == 0
             && !self.purge.is_due();
         self.has_empty_log() && is_empty && !self.may_find_more()
     }

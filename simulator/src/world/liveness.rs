@@ -5,14 +5,17 @@
 //! hears them. The core must elect, repair, answer, and converge without them. In the second
 //! round all nodes are healed and the same is demanded of everyone, and all messages are read.
 
-use biplane_wire::Op;
+use biplane_vsr::Replica;
+use biplane_wire::{GroupId, Op};
 
 use super::nodes::Node;
 use super::{Phase, Verdict, World};
 use crate::client::Client;
 use crate::faults::FaultClass;
 use crate::network::NetworkOptions;
-use crate::oracle::{Look, Oracles, convergence, view_change_quorum};
+use crate::oracle::{
+    Look, Oracles, convergence, replication_quorum, show_group, view_change_quorum,
+};
 use crate::partitions::Cuts;
 use crate::time::{Nanos, SECOND};
 
@@ -104,7 +107,7 @@ impl World {
             None if !self.audited() && now < self.phase_ends => None,
             None if self.rests(now) => None,
             None => Some(self.final_check()),
-            Some(text) if now >= self.phase_ends => match self.excuse() {
+            Some(text) if now >= self.phase_ends => match self.excuse(&text) {
                 Some(excuse) => {
                     self.log(|| format!("{excuse}; meanwhile: {text}"));
                     self.counters.add(excuse, 1);
@@ -116,24 +119,72 @@ impl World {
         }
     }
 
-    /// Why the cluster need not have finished, proved by looking: a memory-only group that lost
-    /// more memory than its promise covers knows of committed ops that no log holds any more.
-    /// No vote can reach them, and none may pass over them.
-    fn excuse(&self) -> Option<&'static str> {
-        let is_lost = |group| {
-            let machines = self.nodes.iter().filter_map(|node| node.machine.as_ref());
-            let replicas = machines.filter_map(|machine| machine.replica(group));
-            let (mut known, mut held) = (Op::ZERO, Op::ZERO);
-            for replica in replicas {
-                let last = replica.log().last().unwrap_or_default();
-                known = known.max(replica.commit_max());
-                held = held.max(replica.commit_min()).max(last);
+    /// Why the cluster need not have finished, proved by looking at the memory-only groups that
+    /// lost more memory than their promise covers. `text` says what is waited for.
+    fn excuse(&self, text: &str) -> Option<&'static str> {
+        if !self.options.correlated {
+            return None;
+        }
+        let exposed = || self.oracles.exposed.iter().map(|key| key.group);
+        if exposed().any(|group| self.is_lost(group)) {
+            return Some("excuse: committed ops of a memory-only group are lost");
+        }
+        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
+        exposed().filter(is_meant).find_map(|group| {
+            if self.is_denied(group) {
+                Some("excuse: committed ops of a memory-only group are denied")
+            } else if self.is_refused(group) {
+                Some("excuse: a lone replica refuses segments with a hole")
+            } else if self.is_without_log(group) && text.contains("differs between nodes") {
+                Some("excuse: replicas of a memory-only group without a log differ")
+            } else {
+                None
             }
-            known > held
-        };
-        let mut exposed = self.oracles.exposed.iter().map(|key| key.group);
-        let lost = self.options.correlated && exposed.any(is_lost);
-        lost.then_some("excuse: committed ops of a memory-only group are lost")
+        })
+    }
+
+    fn replicas_of(&self, group: GroupId) -> impl Iterator<Item = &Replica> {
+        let machines = self.nodes.iter().filter_map(|node| node.machine.as_ref());
+        machines.filter_map(move |machine| machine.replica(group))
+    }
+
+    /// Committed ops are known of that no log holds any more. No vote can reach them, and none
+    /// may pass over them.
+    fn is_lost(&self, group: GroupId) -> bool {
+        let (mut known, mut held) = (Op::ZERO, Op::ZERO);
+        for replica in self.replicas_of(group) {
+            let last = replica.log().last().unwrap_or_default();
+            known = known.max(replica.commit_max());
+            held = held.max(replica.commit_min()).max(last);
+        }
+        known > held
+    }
+
+    /// Nobody leads, and so many logs end below what is known committed that their votes deny
+    /// it together: what is left of it is a copy that no view may start with or without.
+    fn is_denied(&self, group: GroupId) -> bool {
+        let replicas: Vec<&Replica> = self.replicas_of(group).collect();
+        let known = replicas.iter().map(|it| it.commit_max()).max();
+        let denials = replicas.iter().filter(|it| Some(it.op_head()) < known);
+        let count = self.options.replicas;
+        let needed = usize::from(count) - replication_quorum(count) + 1;
+        let leads = replicas.iter().any(|it| it.is_primary());
+        count > 1 && !leads && denials.count() >= needed
+    }
+
+    /// The only replica found a hole between segments, which an unsynced write may leave: it has
+    /// nobody to fill it from, and refuses service (chapter 06 section 16.2).
+    fn is_refused(&self, group: GroupId) -> bool {
+        let is_alone = self.options.replicas == 1 && !self.options.churn;
+        let runs = self.nodes.iter().any(|node| node.machine.is_some());
+        is_alone && runs && self.replicas_of(group).next().is_none()
+    }
+
+    /// No replica has anything of a log. They have what was in their segments, and one whose
+    /// folder went with the power asks for it when the next message comes.
+    fn is_without_log(&self, group: GroupId) -> bool {
+        let mut replicas = self.replicas_of(group);
+        replicas.all(|it| it.op_head() == Op::ZERO && it.commit_max() == Op::ZERO)
     }
 
     /// Whether the cluster, which is done, still has to stand idle for a while.

@@ -85,11 +85,7 @@ pub fn config(kind: Kind, replica: u8, count: u8) -> Config {
         halt_on_fork: metadata,
         single_in_flight: metadata,
         limits: Limits {
-            early_prepares: if metadata {
-                0
-            } else {
-                Limits::tiny().early_prepares
-            },
+            early_prepares: if metadata { 0 } else { 6 },
             ..Limits::tiny()
         },
         timers: Timers::tiny(),
