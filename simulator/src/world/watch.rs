@@ -59,6 +59,7 @@ impl World {
         let mut judged = Ok(());
         for effect in effects {
             if let (Effect::Send { message, .. }, Ok(())) = (effect, &judged) {
+                self.mark_log(message);
                 let look = self.nodes[usize::from(node)].look();
                 judged = self.oracles.promises.send(look, message);
                 judged = judged.and_then(|()| self.judge_log(node, message));
@@ -287,6 +288,7 @@ impl World {
             }
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
+                self.mark_committed(message.header::<PrepareHeader>().operation());
                 let op = message.header::<PrepareHeader>().op();
                 if let Some(view) = self.replica(node, found.key.group).map(Replica::view) {
                     self.oracles.committed.first_in(found.key, op, view);
