@@ -17,6 +17,7 @@ use crate::admission;
 use crate::batch::{self, BatchHeader};
 use crate::consumer_offsets::ConsumerOffsets;
 use crate::dedup::Dedup;
+use crate::mutation::mutated;
 use crate::offset_request::OffsetRequest;
 use crate::poll::{Selection, Taken};
 use crate::purge_marker;
@@ -275,6 +276,9 @@ impl vsr::Plane for LogState {
         for prepare in removed {
             let header = prepare.header::<PrepareHeader>();
             self.dedup.ended(header.client().0, header.request().0);
+        }
+        if mutated!(OffsetNotRewound) {
+            return;
         }
         self.unapplied.truncate(from);
         // What takes the place of the operations that went was not purged.

@@ -36,6 +36,7 @@ struct Readme;
 mod budget;
 mod connect;
 mod limits;
+pub mod mutation;
 mod peers;
 mod requester;
 mod responder;

@@ -23,6 +23,7 @@ use self::session::Session;
 use crate::budget::Budget;
 use crate::connect::{Connect, ConnectFacts, HeldOp, History, connect};
 use crate::limits::RepairLimits;
+use crate::mutation::mutated;
 use crate::peers;
 use crate::view::{GroupStatus, GroupView, NeedKind, PlaneKind, RepairNeed, TransferState};
 
@@ -217,6 +218,9 @@ impl Requester {
         let Some(session) = self.matching(reply, Command::RangeEvicted) else {
             return;
         };
+        if mutated!(RefusalIgnored) {
+            return;
+        }
         let nothing_useful = reply.op() <= group.commit_min.next();
         match plane {
             _ if session.is_elect() => self.refused(need, out),
@@ -357,12 +361,13 @@ impl Requester {
             replica_count,
             ..
         } = self.config;
+        let failed = self.failed.filter(|_| !mutated!(PeerNeverChanges));
         if is_elect(need) {
-            return peers::next_source(replica, &need.sources, self.failed);
+            return peers::next_source(replica, &need.sources, failed);
         }
         let hint = self.prompt.and_then(|prompt| prompt.peer);
         let primary = group.primary(replica_count);
-        peers::next_peer(replica, replica_count, primary, hint, self.failed)
+        peers::next_peer(replica, replica_count, primary, hint, failed)
     }
 
     fn open(

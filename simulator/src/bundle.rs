@@ -5,6 +5,7 @@
 //! | `verdict.txt` | verdict, the command that repeats it, options, counters, state of every node |
 //! | `plan.txt` | the plan of the run |
 //! | `shrunk.txt` | the plan of the smallest run found with the same failure |
+//! | `recorded.txt` | the same with every draw, so that a replay needs no generator |
 //! | `timeline.txt` | what happened, event by event, in the smallest run |
 //! | `history.jsonl` | what clients asked and were told |
 
@@ -41,9 +42,17 @@ pub fn files(outcome: &Outcome, shrink_runs: u64) -> Vec<(&'static str, String)>
         ("verdict.txt", verdict),
         ("plan.txt", Plan::of(outcome).write()),
         ("shrunk.txt", Plan::of(&smallest).write()),
+        ("recorded.txt", recorded(&smallest)),
         ("timeline.txt", lines(&replay.log)),
         ("history.jsonl", lines(&replay.history)),
     ]
+}
+
+fn recorded(outcome: &Outcome) -> String {
+    match Plan::recorded(outcome) {
+        Ok(plan) => plan.write(),
+        Err(text) => format!("# {text}\n"),
+    }
 }
 
 fn lines(lines: &[String]) -> String {
@@ -88,6 +97,9 @@ mod tests {
         let plan = Plan::parse(text("plan.txt")).expect("a plan");
         let smaller = Plan::parse(text("shrunk.txt")).expect("a plan");
         assert_eq!(plan.expected.oracle, smaller.expected.oracle);
+        let recorded = Plan::parse(text("recorded.txt")).expect("a plan");
+        let (_, fit) = recorded.replay(false).expect("it runs");
+        assert_eq!(fit, crate::plan::Fit::Same);
         assert!(smaller.settings.len() >= plan.settings.len());
         let history = crate::history::History::parse(text("history.jsonl"));
         assert!(history.is_ok());

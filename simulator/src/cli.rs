@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::coverage::Counters;
+use crate::mutations::{Expectation, MUTATIONS};
 use crate::options::Profile;
 use crate::world::{Outcome, Verdict};
 
@@ -18,7 +19,7 @@ pub struct Arguments {
     pub profiles: Vec<Profile>,
     /// Number of seeds per profile.
     pub runs: u64,
-    /// Stop after this many minutes, whatever the number of runs.
+    /// Stop after this many minutes, whatever the number of runs. The profiles take turns.
     pub minutes: Option<u64>,
     /// Run every seed twice and compare.
     pub twice: bool,
@@ -34,6 +35,8 @@ pub struct Arguments {
     pub plan: Option<String>,
     /// Check this recorded history instead of running anything.
     pub history: Option<String>,
+    /// Look for these deliberate bugs, each from `runs` places, instead of running anything.
+    pub mutations: Option<Vec<Expectation>>,
     /// Options set by hand, `key=value`.
     pub settings: Vec<String>,
 }
@@ -45,13 +48,15 @@ simulate [--seed N] [--profile NAME] [--runs K] [--minutes M] [--twice] [--log]
          [--smoke]
 simulate --plan FILE [--log]
 simulate --check-history FILE
+simulate --mutations all|NAME,NAME [--runs K] [--set KEY=VALUE]
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
   --profile P    calm net clock crash disk transfer churn purge upkeep
                  correlated lite decay all (default all);
-                 several separated by commas
-  --runs K       seeds per profile, counting up from the first (default 1)
-  --minutes M    stop after M minutes
+                 several separated by commas, or all-profiles
+  --runs K       seeds per profile, counting up from the first (default 1, with --minutes
+                 as many as fit)
+  --minutes M    stop after M minutes; several profiles take turns, seed by seed
   --twice        run each seed twice and compare the trace hashes
   --log          print what happened, event by event
   --keep-going   do not stop at the first failure
@@ -64,6 +69,8 @@ simulate --check-history FILE
   --check-history FILE
                  look for an order that explains a recorded history, one line of JSON per call
                  and return
+  --mutations N  look for deliberate bugs, each from K places (default 1): the seeds it took, as a
+                 table; fails when one is not found within its budget
   --smoke        the fixed set of every change: a few seeds of each profile
 
 Exit codes: 0 passed, 1 safety, 2 liveness, 3 panic, 4 vacuous, 5 misuse or own fault.
@@ -88,20 +95,23 @@ impl Arguments {
             shrink: None,
             plan: None,
             history: None,
+            mutations: None,
             settings: Vec::new(),
         };
         let mut words = words;
+        let mut runs = None;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--seed" => arguments.seed = parse_seed(&value()?)?,
                 "--profile" => arguments.profiles = parse_profiles(&value()?)?,
-                "--runs" => arguments.runs = parse_number(&value()?)?,
+                "--runs" => runs = Some(parse_number(&value()?)?),
                 "--minutes" => arguments.minutes = Some(parse_number(&value()?)?),
                 "--bundles" => arguments.bundles = Some(value()?),
                 "--no-bundles" => arguments.bundles = None,
                 "--plan" => arguments.plan = Some(value()?),
                 "--check-history" => arguments.history = Some(value()?),
+                "--mutations" => arguments.mutations = Some(parse_mutations(&value()?)?),
                 "--shrink" => arguments.shrink = Some(parse_number(&value()?)?),
                 "--set" => arguments.settings.push(value()?),
                 "--twice" => arguments.twice = true,
@@ -109,11 +119,14 @@ impl Arguments {
                 "--keep-going" => arguments.keep_going = true,
                 "--smoke" => {
                     arguments.profiles = SMOKE.to_vec();
-                    arguments.runs = SMOKE_RUNS;
+                    runs = Some(SMOKE_RUNS);
                 }
                 other => return Err(format!("unknown argument {other}")),
             }
         }
+        // A minute has room for more than one.
+        let unless_said = arguments.minutes.map_or(1, |_| u64::MAX);
+        arguments.runs = runs.unwrap_or(unless_said);
         Ok(arguments)
     }
 }
@@ -137,7 +150,21 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     parse_number(text)
 }
 
+fn parse_mutations(text: &str) -> Result<Vec<Expectation>, String> {
+    if text == "all" {
+        return Ok(MUTATIONS.to_vec());
+    }
+    let find = |name: &str| MUTATIONS.iter().find(|it| it.name == name).copied();
+    let names = text.split(',');
+    names
+        .map(|name| find(name).ok_or(format!("unknown mutation {name}")))
+        .collect()
+}
+
 fn parse_profiles(text: &str) -> Result<Vec<Profile>, String> {
+    if text == "all-profiles" {
+        return Ok(Profile::NAMED.map(|(profile, _)| profile).to_vec());
+    }
     let parse = |name: &str| Profile::from_name(name).ok_or(format!("unknown profile {name}"));
     text.split(',').map(parse).collect()
 }
@@ -153,6 +180,8 @@ pub struct Tally {
     steps: u64,
     vacuous: u64,
     worst: u8,
+    /// Seconds the runs took.
+    pub seconds: f64,
 }
 
 impl Tally {
@@ -179,14 +208,53 @@ impl Tally {
         }
     }
 
-    /// The table of a sweep.
+    /// Head of the lines of [`Tally::row`].
     #[must_use]
-    pub fn table(&self, name: &str, seconds: f64) -> String {
-        let mut text = format!(
-            "{name}: {} runs in {seconds:.1} s, {} steps, {:.0} steps per second\n",
+    pub fn head() -> String {
+        format!(
+            "{:<11} {:>7} {:>8} {:>8} {:>8} {:>8} {:>13} {:>9} {:>16} {:>11}",
+            "profile",
+            "runs",
+            "passed",
+            "vacuous",
+            "failed",
+            "excused",
+            "virtual s",
+            "seconds",
+            "virtual s per s",
+            "ops per s"
+        )
+    }
+
+    /// A profile of a sweep on one line.
+    #[must_use]
+    pub fn row(&self, name: &str) -> String {
+        let count = |word| self.verdicts.get(word).copied().unwrap_or(0);
+        let (passed, vacuous) = (count("passed"), count("vacuous"));
+        let excuses = self.counters.iter().filter(|it| it.0.starts_with("excuse"));
+        let excused: u64 = excuses.map(|(_, count)| count).sum();
+        let per_second = |count: u64| count as f64 / self.seconds.max(0.001);
+        let virtual_seconds = self.counters.get("virtual seconds");
+        format!(
+            "{name:<11} {:>7} {passed:>8} {vacuous:>8} {:>8} {excused:>8} {virtual_seconds:>13} \
+             {:>9.1} {:>16.0} {:>11.0}",
             self.runs,
+            self.runs - passed - vacuous,
+            self.seconds,
+            per_second(virtual_seconds),
+            per_second(self.counters.get("ops committed")),
+        )
+    }
+
+    /// What happened in the runs of a profile.
+    #[must_use]
+    pub fn table(&self, name: &str) -> String {
+        let mut text = format!(
+            "{name}: {} runs in {:.1} s, {} steps, {:.0} steps per second\n",
+            self.runs,
+            self.seconds,
             self.steps,
-            self.steps as f64 / seconds.max(0.001)
+            self.steps as f64 / self.seconds.max(0.001)
         );
         for (word, count) in &self.verdicts {
             let _ = writeln!(text, "{count:>10} {word}");
@@ -223,14 +291,18 @@ pub fn run_seed(arguments: &Arguments, seed: u64, profile: Profile) -> Result<Ou
 
 /// Where a sweep stands, on one line: seeds done, virtual time, how fast, which marks were reached.
 #[must_use]
-pub fn progress(tally: &Tally, profile: Profile, runs: u64, seconds: f64) -> String {
+pub fn progress(tally: &Tally, profile: Profile, runs: u64) -> String {
     let virtual_seconds = tally.counters.get("virtual seconds");
-    let rate = virtual_seconds as f64 / seconds.max(0.001);
+    let rate = virtual_seconds as f64 / tally.seconds.max(0.001);
+    let of = match runs {
+        u64::MAX => String::new(),
+        runs => format!("/{runs}"),
+    };
     let marks = MARKS.iter().filter(|name| tally.counters.get(name) > 0);
     let missing = MARKS.iter().filter(|name| tally.counters.get(name) == 0);
     let missing: Vec<&str> = missing.copied().collect();
     format!(
-        "{} {}/{runs} seeds, {virtual_seconds} virtual s, {rate:.0} virtual s per s, {} of {} \
+        "{} {}{of} seeds, {virtual_seconds} virtual s, {rate:.0} virtual s per s, {} of {} \
          marks; not yet: {}",
         profile.name(),
         tally.runs,
@@ -241,15 +313,23 @@ pub fn progress(tally: &Tally, profile: Profile, runs: u64, seconds: f64) -> Str
 }
 
 /// What a sweep should have met before it means much.
-const MARKS: [&str; 9] = [
+const MARKS: [&str; 17] = [
     "view changes begun",
     "views started with uncommitted ops",
     "primaries deposed with work in flight",
     "suffixes truncated",
-    "transfers installed",
+    "suffixes cut by a nack quorum",
+    "sent: RepairPrepare",
+    "sent: RangeEvicted",
+    "transfers installed: metadata",
+    "transfers installed: partition",
     "replicas readmitted",
+    "all nodes down at once",
+    "disk changes torn",
+    "disk reads of damaged sectors",
+    "sessions fenced",
+    "revocations completed",
     "cores smaller than the cluster",
-    "disk sectors damaged",
     "partitions fenced",
 ];
 
@@ -266,7 +346,14 @@ mod tests {
         let parsed = parse("--seed 7 --profile lite,net --runs 3 --twice").expect("valid");
         assert_eq!((parsed.seed, parsed.runs, parsed.twice), (7, 3, true));
         assert_eq!(parsed.profiles, [Profile::Lite, Profile::Net]);
+        assert_eq!(parse("--profile lite").expect("valid").runs, 1);
+        let long = parse("--profile all-profiles --minutes 60").expect("valid");
+        assert_eq!((long.runs, long.minutes), (u64::MAX, Some(60)));
+        assert_eq!(long.profiles.len(), Profile::NAMED.len());
+        let bugs = parse("--mutations no-election --runs 5").expect("valid");
+        assert_eq!(bugs.mutations.map_or(0, |it| it.len()), 1);
         for wrong in [
+            "--mutations nope",
             "--seed",
             "--seed x",
             "--profile nope",

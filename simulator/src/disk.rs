@@ -10,6 +10,7 @@ mod content;
 mod tests;
 mod tree;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use biplane_journal::{
@@ -79,6 +80,10 @@ pub struct DiskCounts {
     pub interrupted: u64,
     /// Sectors damaged.
     pub damaged: u64,
+    /// Unsynced changes of which a crash kept a part, or garbage.
+    pub torn: u64,
+    /// Reads that met a damaged sector.
+    pub damage_met: u64,
 }
 
 /// Changes whenever the durable bytes under a name do.
@@ -105,6 +110,10 @@ pub struct VirtualDisk {
     queues: BTreeMap<QueueId, VecDeque<Waiting>>,
     finished: VecDeque<DiskCompletion>,
     counts: DiskCounts,
+    /// Whether names are never synced: a disk that lies.
+    forgets_names: bool,
+    /// See [`DiskCounts::damage_met`].
+    damage_met: Cell<u64>,
     /// Whether writes and syncs do not fail for now.
     spared: bool,
     /// Executed requests after which nothing more is executed until the crash.
@@ -123,9 +132,16 @@ impl VirtualDisk {
             queues: BTreeMap::new(),
             finished: VecDeque::new(),
             counts: DiskCounts::default(),
+            forgets_names: false,
+            damage_met: Cell::new(0),
             spared: false,
             power_off_at: None,
         }
+    }
+
+    /// From now on names are as unsynced after a sync as before it.
+    pub fn forget_names(&mut self) {
+        self.forgets_names = true;
     }
 
     /// Executes nothing after its request number `executed` until it crashes: for crashes at an
@@ -154,7 +170,10 @@ impl VirtualDisk {
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> DiskCounts {
-        self.counts
+        DiskCounts {
+            damage_met: self.damage_met.get(),
+            ..self.counts
+        }
     }
 
     /// When the next request is to be executed.
@@ -264,11 +283,16 @@ impl VirtualDisk {
             }
             DiskOp::Read { path, offset, len } => {
                 let file = self.tree.file(path)?;
+                self.note_read(file, *offset, *len as usize);
                 let mut buffer = ReadBuffer::zeroed(*len as usize);
                 let read = file.read(*offset, buffer.as_mut_bytes());
                 buffer.truncate(read.ok_or(DiskErrorKind::Io(Some(5)))?);
                 return Ok(DiskReply::Data(buffer.freeze()));
             }
+            DiskOp::Replace { path, data } if self.forgets_names => {
+                self.tree.begin_replace(path, gather(data), true)?;
+            }
+            DiskOp::SyncDir { .. } if self.forgets_names => {}
             DiskOp::Replace { path, data } => self.tree.replace(path, gather(data))?,
             DiskOp::Rename { from, to } => self.tree.rename(from, to)?,
             DiskOp::Remove { path } => self.tree.remove(path, false)?,
@@ -323,6 +347,7 @@ impl VirtualDisk {
         self.counts.unsynced_at_crash += unsynced;
         let mut fates = Fates::new(mode, unsynced, &mut self.prng);
         self.tree.crash(&mut fates);
+        self.counts.torn += fates.torn;
     }
 
     /// An empty disk in place of this one.
@@ -376,6 +401,11 @@ impl VirtualDisk {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.queues.is_empty() || self.tree.unsynced() > 0
+    }
+
+    fn note_read(&self, file: &FileContent, offset: u64, len: usize) {
+        let met = u64::from(file.is_damaged(offset, len));
+        self.damage_met.set(self.damage_met.get() + met);
     }
 
     fn latency(&mut self, op: &DiskOp) -> Nanos {
@@ -437,6 +467,7 @@ impl DiskView for VirtualDisk {
             kind,
         };
         let file = self.tree.file(path).map_err(fail)?;
+        self.note_read(file, offset, buf.len());
         file.read(offset, buf)
             .ok_or_else(|| fail(DiskErrorKind::Io(Some(5))))
     }

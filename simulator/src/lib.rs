@@ -48,11 +48,13 @@ pub mod prng;
 pub mod queue;
 pub mod report;
 pub mod shrink;
+pub mod tape;
 pub mod time;
 pub mod workload;
 pub mod world;
 
 pub use options::{Options, Profile};
+pub use prng::Streams;
 pub use world::{Outcome, Verdict, World};
 
 /// Runs one seed of a profile to its verdict, with settings made by hand.
@@ -66,12 +68,41 @@ pub fn run(
     settings: &[String],
     keep_log: bool,
 ) -> Result<Outcome, String> {
-    let mut options = Options::drawn(seed, profile);
+    run_from(Streams::new(seed), seed, profile, settings, keep_log)
+}
+
+/// The same with every draw written down ([`Outcome::recording`]).
+///
+/// # Errors
+///
+/// A setting that does not exist or does not fit.
+pub fn record(
+    seed: u64,
+    profile: Profile,
+    settings: &[String],
+    keep_log: bool,
+) -> Result<Outcome, String> {
+    run_from(Streams::recorded(seed), seed, profile, settings, keep_log)
+}
+
+/// Runs with draws from streams that may be those of an earlier run.
+///
+/// # Errors
+///
+/// A setting that does not exist or does not fit.
+pub fn run_from(
+    streams: Streams,
+    seed: u64,
+    profile: Profile,
+    settings: &[String],
+    keep_log: bool,
+) -> Result<Outcome, String> {
+    let mut options = Options::drawn_from(&streams, seed, profile);
     for setting in settings {
         overrides::apply(&mut options, setting)?;
     }
     report::quiet_panics();
-    Ok(World::new(options, keep_log).run())
+    Ok(World::drawing_from(streams, options, keep_log).run())
 }
 
 #[cfg(doctest)]

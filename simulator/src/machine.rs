@@ -309,6 +309,12 @@ pub trait Machine {
         }
     }
 
+    /// A digest of what a group remembers of its clients: who is logged in under which epoch,
+    /// and up to which request each was served. Zero where a restart may forget it.
+    fn sessions(&self, _group: GroupId) -> u64 {
+        0
+    }
+
     /// Whether everything asked for by [`Cause::Flush`] is on the disk.
     fn is_flushed(&self) -> bool;
 

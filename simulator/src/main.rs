@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use biplane_simulator::bundle::{self, SHRINK_RUNS};
 use biplane_simulator::cli::{self, Arguments, EXIT_OWN_FAULT, Tally};
 use biplane_simulator::history::History;
+use biplane_simulator::mutations::{Expectation, measure};
 use biplane_simulator::plan::{Fit, Plan};
-use biplane_simulator::{report, shrink};
+use biplane_simulator::{World, report, shrink};
 
 /// Exit code of a check that looked at nothing.
 const EXIT_VACUOUS: u8 = 4;
+/// Events of each node that a failed run prints.
+const LAST_EVENTS: usize = 12;
 /// Time between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
@@ -24,10 +27,14 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_OWN_FAULT);
         }
     };
-    let code = match (&arguments.plan, &arguments.history) {
-        (Some(file), _) => replay(file, arguments.log),
-        (None, Some(file)) => check_history(file),
-        (None, None) => sweep(&arguments),
+    let code = if let Some(file) = &arguments.plan {
+        replay(file, arguments.log)
+    } else if let Some(file) = &arguments.history {
+        check_history(file)
+    } else if let Some(known) = &arguments.mutations {
+        find_mutations(known, &arguments)
+    } else {
+        sweep(&arguments)
     };
     ExitCode::from(code)
 }
@@ -91,53 +98,126 @@ fn check_history(file: &str) -> u8 {
 
 /// Runs everything asked for; the exit code.
 fn sweep(arguments: &Arguments) -> u8 {
-    let start = Instant::now();
-    let limit = arguments
-        .minutes
-        .map(|minutes| Duration::from_secs(60 * minutes));
-    let mut worst = 0;
-    for &profile in &arguments.profiles {
-        let began = Instant::now();
-        let mut tally = Tally::default();
-        let mut told = Instant::now();
-        for run in 0..arguments.runs {
-            if limit.is_some_and(|limit| start.elapsed() >= limit) {
-                break;
-            }
-            let seed = arguments.seed.wrapping_add(run);
-            match cli::run_seed(arguments, seed, profile) {
-                Ok(outcome) => {
-                    tally.add(&outcome);
-                    report_run(arguments, &outcome);
-                    if told.elapsed() >= PROGRESS_EVERY {
-                        told = Instant::now();
-                        let seconds = began.elapsed().as_secs_f64();
-                        eprintln!(
-                            "{}",
-                            cli::progress(&tally, profile, arguments.runs, seconds)
-                        );
-                    }
-                    if outcome.verdict.exit_code() != 0
-                        && outcome.verdict.exit_code() != 4
-                        && !arguments.keep_going
-                    {
-                        return outcome.verdict.exit_code();
-                    }
+    let mut sweep = Sweep {
+        arguments,
+        start: Instant::now(),
+        told: Instant::now(),
+        tallies: arguments
+            .profiles
+            .iter()
+            .map(|_| Tally::default())
+            .collect(),
+    };
+    let ended = sweep.run();
+    sweep.report();
+    let codes = sweep.tallies.iter().map(Tally::exit_code);
+    let worst = codes
+        .filter(|&code| code > 0)
+        .min_by_key(|&code| match code {
+            EXIT_VACUOUS => u8::MAX,
+            code => code,
+        });
+    ended.or(worst).unwrap_or(0)
+}
+
+/// Runs of several profiles.
+struct Sweep<'a> {
+    arguments: &'a Arguments,
+    start: Instant,
+    told: Instant,
+    tallies: Vec<Tally>,
+}
+
+impl Sweep<'_> {
+    /// All runs; the exit code of one that ends the sweep.
+    fn run(&mut self) -> Option<u8> {
+        let profiles = self.arguments.profiles.len();
+        let runs = self.arguments.runs;
+        // With a limit of time the profiles take turns, or the last ones would get none.
+        let in_turn = self.arguments.minutes.is_some();
+        let (outer, inner) = match in_turn {
+            true => (runs, profiles as u64),
+            false => (profiles as u64, runs),
+        };
+        for first in 0..outer {
+            for second in 0..inner {
+                if self.is_over() {
+                    return None;
                 }
-                Err(text) => {
-                    say(&text);
-                    return EXIT_OWN_FAULT;
+                let (profile, run) = match in_turn {
+                    true => (second, first),
+                    false => (first, second),
+                };
+                let ended = self.one(profile as usize, run);
+                if ended.is_some() {
+                    return ended;
                 }
             }
         }
-        say(tally
-            .table(profile.name(), began.elapsed().as_secs_f64())
-            .trim_end());
-        if worst == 0 {
-            worst = tally.exit_code();
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        let minutes = self.arguments.minutes;
+        let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
+        limit.is_some_and(|limit| self.start.elapsed() >= limit)
+    }
+
+    fn one(&mut self, index: usize, run: u64) -> Option<u8> {
+        let arguments = self.arguments;
+        let profile = arguments.profiles[index];
+        let seed = arguments.seed.wrapping_add(run);
+        let began = Instant::now();
+        let outcome = match cli::run_seed(arguments, seed, profile) {
+            Ok(outcome) => outcome,
+            Err(text) => {
+                say(&text);
+                return Some(EXIT_OWN_FAULT);
+            }
+        };
+        let tally = &mut self.tallies[index];
+        tally.add(&outcome);
+        tally.seconds += began.elapsed().as_secs_f64();
+        report_run(arguments, &outcome);
+        if self.told.elapsed() >= PROGRESS_EVERY {
+            self.told = Instant::now();
+            eprintln!("{}", cli::progress(tally, profile, arguments.runs));
+        }
+        let code = outcome.verdict.exit_code();
+        let ends = code != 0 && code != EXIT_VACUOUS && !arguments.keep_going;
+        ends.then_some(code)
+    }
+
+    fn report(&self) {
+        let profiles = self.arguments.profiles.iter();
+        let done = profiles.zip(&self.tallies).filter(|it| it.1.runs > 0);
+        for (profile, tally) in done.clone() {
+            say(tally.table(profile.name()).trim_end());
+        }
+        say(&Tally::head());
+        for (profile, tally) in done {
+            say(&tally.row(profile.name()));
         }
     }
-    worst
+}
+
+/// Looks for deliberate bugs; fails when one survives its budget.
+fn find_mutations(known: &[Expectation], arguments: &Arguments) -> u8 {
+    say(measure::HEAD);
+    let mut code = 0;
+    for expected in known {
+        match measure::line(expected, arguments.runs, &arguments.settings) {
+            Ok((line, survives)) => {
+                say(&line);
+                code = code.max(u8::from(survives));
+            }
+            Err(text) => {
+                say(&text);
+                return EXIT_OWN_FAULT;
+            }
+        }
+    }
+    code
 }
 
 /// Prints a line. A reader that went away is no reason to stop.
@@ -170,6 +250,8 @@ fn report_run(arguments: &Arguments, outcome: &biplane_simulator::Outcome) {
     if outcome.verdict.exit_code() == EXIT_VACUOUS {
         return;
     }
+    let told = World::new(outcome.options.clone(), true).run();
+    say(report::last_events(&told, LAST_EVENTS).trim_end());
     if let Some(folder) = &arguments.bundles {
         let runs = arguments.shrink.unwrap_or(SHRINK_RUNS);
         match bundle::write(outcome, Path::new(folder), runs) {

@@ -2,23 +2,28 @@
 //!
 //! Some break a promise at a seam the simulator owns (a disk that lies, a frame that is forged,
 //! an answer that comes too early), in the way a bug on the other side of that seam would. The
-//! others switch off one rule of the consensus core ([`biplane_vsr::mutation`], compiled in for
-//! this crate alone). A run with a mutation that passes is a hole in the oracles;
-//! `tests/mutations.rs` demands that each is found within its budget of seeds. The table of all
-//! of them is in `mutations/table.rs`.
+//! others switch off one rule of a core ([`biplane_vsr::mutation`] and the modules of that name
+//! in repair, state transfer and the partition plane, compiled in for this crate alone). A run
+//! with a mutation that passes is a hole in the oracles; `tests/mutations.rs` demands that each is
+//! found within its budget of seeds. The table of all of them is in `mutations/table.rs`.
 
 use biplane_journal::{DiskOp, DiskRequest};
+pub use biplane_partition_plane::mutation::Mutation as Partition;
+pub use biplane_repair::mutation::Mutation as Repair;
+pub use biplane_state_transfer::mutation::Mutation as Transfer;
 pub use biplane_vsr::mutation::Mutation as Core;
 use biplane_wire::{
-    Command, CommitHeader, GroupId, Message, Op, PrepareOkHeader, ReplicaId, ReplyHeader,
+    Command, CommitHeader, GroupId, Message, Op, PrepareHeader, PrepareOkHeader, ReplicaId,
+    ReplyHeader, prepare,
 };
 
 use crate::machine::{Answer, Call};
 use crate::options::Profile;
 
+pub mod measure;
 mod table;
 
-pub use table::{MUTATIONS, SURVIVORS};
+pub use table::{MUTATIONS, NEEDED, SURVIVORS};
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,19 +44,33 @@ pub enum Mutation {
     NoElection,
     /// Polls return one message less than they say.
     PollDropsAMessage,
+    /// Names of files are not synced, neither by themselves nor after a rename.
+    DirectoryIsNotSynced,
+    /// The superblock is written over itself and not beside it.
+    SuperblockInPlace,
+    /// A heartbeat of one partition is taken for one of another too.
+    FrameOfAnotherGroup,
+    /// A prepare that is sent for repair has another body than the one that was committed.
+    RepairedBodyDiffers,
     /// A rule of the consensus core does not hold.
     Core(Core),
+    /// A rule of repair does not hold.
+    Repair(Repair),
+    /// A rule of state transfer does not hold.
+    Transfer(Transfer),
+    /// A rule of the partition plane does not hold.
+    Partition(Partition),
 }
 
 /// What is known of a mutation before it runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// The bug.
     pub mutation: Mutation,
     /// Name on the command line.
     pub name: &'static str,
-    /// Oracles of which one must object, by the start of their names; `liveness` stands for the
-    /// end of a run that is never reached, `panic` for a core that stops itself.
+    /// Oracles of which one must object, by their numbers; `panic` stands for a core that stops
+    /// itself.
     pub found_by: &'static [&'static str],
     /// In runs of this profile.
     pub profile: Profile,
@@ -75,10 +94,18 @@ impl Mutation {
 
     /// Makes the cores of this thread as wrong as a run with this mutation, or none, needs them.
     pub fn switch_cores(mutation: Option<Self>) {
-        biplane_vsr::mutation::activate(match mutation {
-            Some(Self::Core(core)) => Some(core),
-            _ => None,
-        });
+        let (mut core, mut repair, mut transfer, mut partition) = (None, None, None, None);
+        match mutation {
+            Some(Self::Core(rule)) => core = Some(rule),
+            Some(Self::Repair(rule)) => repair = Some(rule),
+            Some(Self::Transfer(rule)) => transfer = Some(rule),
+            Some(Self::Partition(rule)) => partition = Some(rule),
+            _ => {}
+        }
+        biplane_vsr::mutation::activate(core);
+        biplane_repair::mutation::activate(repair);
+        biplane_state_transfer::mutation::activate(transfer);
+        biplane_partition_plane::mutation::activate(partition);
     }
 
     /// The request a lying disk carries out in place of `request`.
@@ -105,12 +132,35 @@ impl Mutation {
                     path: path.parent().unwrap_or(path),
                 }
             }
+            (Self::SuperblockInPlace, DiskOp::Replace { path, data })
+                if path.name().starts_with("superblock") =>
+            {
+                DiskOp::Write {
+                    path,
+                    offset: 0,
+                    data,
+                    sync: true,
+                }
+            }
             (_, op) => op,
         };
         DiskRequest { queue, token, op }
     }
 
-    /// Frames that go to `to` beside `message`.
+    /// A frame that goes to `to` before `message` does.
+    #[must_use]
+    pub fn forged_before(self, message: &Message) -> Option<Message> {
+        if self != Self::RepairedBodyDiffers || message.command() != Command::RepairPrepare {
+            return None;
+        }
+        let header: PrepareHeader = *message.header();
+        let mut body = message.body().to_vec();
+        *body.last_mut()? ^= 1;
+        let header = header.with_command(Command::Prepare);
+        Some(prepare::build_with_body(header, &body).prepare_to_repair())
+    }
+
+    /// A frame that goes to `to` after `message`.
     #[must_use]
     pub fn forged(self, to: u8, replicas: u8, message: &Message) -> Option<Message> {
         match (self, message.command()) {
@@ -127,6 +177,19 @@ impl Mutation {
             }
             _ => None,
         }
+    }
+
+    /// A frame that a node takes for one of another of its groups too.
+    #[must_use]
+    pub fn strayed(self, message: &Message, groups: &[GroupId]) -> Option<Message> {
+        if self != Self::FrameOfAnotherGroup || message.command() != Command::Commit {
+            return None;
+        }
+        let mut header: CommitHeader = *message.header();
+        let of = header.group();
+        let mut others = groups.iter().filter(|it| !it.is_metadata() && **it != of);
+        header.set_group(*others.next().filter(|_| !of.is_metadata())?);
+        Some(Message::sealed(header, &[]))
     }
 
     /// An answer a node gives by itself as soon as a call arrives.

@@ -176,6 +176,8 @@ pub struct Options {
     pub skip: BTreeSet<(FaultClass, u64)>,
     /// A deliberate bug.
     pub mutation: Option<Mutation>,
+    /// The number of an oracle whose objections are not heard: who else would object?
+    pub silent: Option<String>,
     /// What was set by hand, in order.
     pub overrides: Vec<String>,
 }
@@ -273,7 +275,12 @@ impl Options {
     /// Draws a run.
     #[must_use]
     pub fn drawn(seed: u64, profile: Profile) -> Self {
-        let streams = Streams::new(seed);
+        Self::drawn_from(&Streams::new(seed), seed, profile)
+    }
+
+    /// Draws a run from streams that may be those of an earlier one.
+    #[must_use]
+    pub fn drawn_from(streams: &Streams, seed: u64, profile: Profile) -> Self {
         let mut prng = streams.stream("options/classes");
         let classes = Classes::drawn(profile, &mut prng);
         let mut prng = streams.stream("options/strengths");
@@ -314,6 +321,7 @@ impl Options {
             twins: false,
             skip: BTreeSet::new(),
             mutation: None,
+            silent: None,
             overrides: Vec::new(),
         };
         let mut prng = streams.stream("options/sessions");

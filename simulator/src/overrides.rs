@@ -80,6 +80,14 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
                 options.timers.request_start_view = u32::MAX;
             }
         }
+        "silent" => {
+            let known = value.strip_prefix('O').and_then(|it| it.parse::<u8>().ok());
+            let known = known.is_some_and(|number| (1..=17).contains(&number));
+            if !known {
+                return Err(format!("no oracle {value}"));
+            }
+            options.silent = Some(value.to_owned());
+        }
         "clock" => options.clock_severity = small()?,
         "loss" => options.network.loss_parts = small()?,
         "corrupt" => options.network.corrupt_parts = small()?,
@@ -113,7 +121,14 @@ mod tests {
         apply(&mut options, "crash=0").expect("valid");
         assert_eq!((options.replicas, options.faults.crash), (5, None));
         assert_eq!(options.overrides, ["replicas=5", "crash=0"]);
-        for wrong in ["replicas=9", "replicas", "nope=1", "loss=x", "tiny=2"] {
+        for wrong in [
+            "replicas=9",
+            "replicas",
+            "nope=1",
+            "loss=x",
+            "tiny=2",
+            "silent=O18",
+        ] {
             assert!(apply(&mut options, wrong).is_err(), "{wrong}");
         }
     }

@@ -9,13 +9,13 @@ mod members;
 mod requests;
 mod topology;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use biplane_journal::{DiskRequest, DiskView, GroupCommit, GroupCommitConfig, Replay};
 use biplane_metadata_plane as metadata;
 use biplane_metadata_plane::MetadataPlane;
 use biplane_metadata_plane::io as metadata_io;
-use biplane_metadata_plane::snapshot::{TableImage, encode_snapshot};
+use biplane_metadata_plane::snapshot::{TableImage, decode_snapshot, encode_snapshot};
 use biplane_partition_plane as partition;
 use biplane_partition_plane::PartitionPlane;
 use biplane_vsr::{Durability, Replica};
@@ -258,6 +258,29 @@ impl Machine for PlanesNode {
         let kept = self.policy(group, Operation::StoreConsumerOffset) == Durability::Disk;
         let offsets = kept.then(|| self.partitions.stored_offsets(group));
         xxh3(format!("{offsets:?} {current:?}").as_bytes())
+    }
+
+    fn sessions(&self, group: GroupId) -> u64 {
+        if !group.is_metadata() {
+            return 0;
+        }
+        let Ok(snapshot) = decode_snapshot(&self.metadata.encode_state()) else {
+            return 0;
+        };
+        // Slots and older replies are not the same where the table came by transfer.
+        let slots = snapshot.table.slots.iter().map(|(_, session)| session);
+        let known = slots.chain(&snapshot.table.fences).map(|session| {
+            let checksum = session.watermark_checksum;
+            (
+                session.client,
+                session.epoch,
+                session.user_id,
+                session.watermark,
+                checksum,
+            )
+        });
+        let known: BTreeSet<_> = known.collect();
+        xxh3(format!("{known:?}").as_bytes())
     }
 
     fn describe(&self, group: GroupId) -> String {

@@ -63,7 +63,7 @@ impl<E> EventQueue<E> {
 
     /// Lets `event` happen at `due`, at the earliest now.
     pub fn schedule(&mut self, due: Nanos, event: E) {
-        let tie = (self.prng.bits() >> 32) as u32;
+        let tie = self.prng.below(1 << 32) as u32;
         let key = Reverse((due.max(self.now), tie, self.sequence));
         self.sequence += 1;
         self.heap.push(Entry { key, event });

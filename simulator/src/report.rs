@@ -256,6 +256,32 @@ pub fn bundle(outcome: &Outcome) -> String {
     text
 }
 
+/// The last events of every node: its own steps, without those of others in between.
+#[must_use]
+pub fn last_events(outcome: &Outcome, count: usize) -> String {
+    let mut text = String::new();
+    for node in 0..outcome.options.replicas {
+        let of_node = format!("n{node}");
+        let is_own = |line: &&String| {
+            let mut words = line.split_ascii_whitespace().skip(1);
+            words.next() == Some(of_node.as_str())
+        };
+        let mut lines: Vec<&String> = outcome
+            .log
+            .iter()
+            .rev()
+            .filter(is_own)
+            .take(count)
+            .collect();
+        lines.reverse();
+        let _ = writeln!(text, "  last events of {of_node}:");
+        for line in lines {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
 /// Options, counters, and the state of every node.
 #[must_use]
 pub fn state(outcome: &Outcome) -> String {
@@ -270,4 +296,26 @@ pub fn state(outcome: &Outcome) -> String {
         let _ = writeln!(text, "\n{node}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Options, Profile};
+    use crate::world::World;
+
+    #[test]
+    fn last_events_are_told_node_by_node() {
+        let mut options = Options::drawn(1, Profile::Lite);
+        options.requests = 5;
+        let outcome = World::new(options, true).run();
+        let text = last_events(&outcome, 4);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3 * (1 + 4), "{text}");
+        for (index, lines) in lines.chunks(5).enumerate() {
+            assert_eq!(lines[0], format!("  last events of n{index}:"));
+            let own = format!(" n{index} ");
+            assert!(lines[1..].iter().all(|line| line.contains(&own)), "{text}");
+        }
+    }
 }

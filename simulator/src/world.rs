@@ -6,9 +6,11 @@
 
 mod audit;
 mod calls;
+mod digests;
 mod exposure;
 mod faults;
 mod liveness;
+mod marks;
 mod nodes;
 mod script;
 mod watch;
@@ -30,6 +32,7 @@ use crate::options::Options;
 use crate::oracle::{Look, Oracles, Violation};
 use crate::prng::{Prng, Streams};
 use crate::queue::EventQueue;
+use crate::tape::Recording;
 use crate::time::{MILLISECOND, Nanos, SECOND, show};
 
 /// Something that happens.
@@ -138,6 +141,10 @@ pub struct Outcome {
     pub log: Vec<String>,
     /// State of every node at the end, for people.
     pub nodes: Vec<String>,
+    /// Everything that was drawn, when it was asked for.
+    pub recording: Option<Recording>,
+    /// Whether the run asked for more than its recording has: it is another run.
+    pub is_misfit: bool,
 }
 
 /// A cluster under test. See the file's head.
@@ -163,6 +170,7 @@ pub struct World {
     pub(crate) partitioned: bool,
     pub(crate) watch: watch::Watch,
     pub(crate) audit: audit::Audit,
+    votes: marks::Votes,
     pub(crate) history: History,
     rests_until: Option<Nanos>,
     pub(crate) failure: Option<Verdict>,
@@ -182,6 +190,12 @@ impl World {
     #[must_use]
     pub fn new(options: Options, keep_log: bool) -> Self {
         let streams = Streams::new(options.seed);
+        Self::drawing_from(streams, options, keep_log)
+    }
+
+    /// The world of these options with draws from these streams.
+    #[must_use]
+    pub fn drawing_from(streams: Streams, options: Options, keep_log: bool) -> Self {
         let network = Network::new(options.replicas, options.network, &streams);
         let clients = (0..options.clients)
             .map(|index| Client::new(index, &options, &streams))
@@ -211,6 +225,7 @@ impl World {
             partitioned: false,
             watch: watch::Watch::default(),
             audit: audit::Audit::default(),
+            votes: marks::Votes::default(),
             history: History::default(),
             rests_until: None,
             failure: None,
@@ -261,7 +276,7 @@ impl World {
     /// Runs from here to the verdict.
     pub(crate) fn finish(mut self) -> Outcome {
         let mut passed = None;
-        while passed.is_none() && self.failure.is_none() {
+        while passed.is_none() && self.failure.is_none() && !self.streams.is_misfit() {
             let Some(event) = self.queue.pop() else {
                 break;
             };
@@ -299,6 +314,11 @@ impl World {
             history: self.history.lines(),
             log: self.log.unwrap_or_default(),
             nodes,
+            is_misfit: self.streams.is_misfit(),
+            recording: match self.streams.tape() {
+                Some(tape) if !tape.is_read() => Some(tape.recording()),
+                _ => None,
+            },
             options: self.options,
         }
     }
@@ -382,9 +402,18 @@ impl World {
     /// Records a violation; the first one ends the run.
     pub(crate) fn judge(&mut self, judged: Result<(), Violation>) {
         if let Err(violation) = judged {
+            if self.is_silent(violation.oracle) {
+                return self.counters.add("objections not heard", 1);
+            }
             self.log(|| format!("VIOLATION {violation}"));
             self.failure.get_or_insert(Verdict::Safety(violation));
         }
+    }
+
+    /// Whether nobody listens to an oracle.
+    fn is_silent(&self, oracle: &'static str) -> bool {
+        let silent = self.options.silent.as_deref();
+        silent == Some(crate::mutations::measure::number(oracle))
     }
 
     /// Folds something that happened into the trace.
@@ -436,6 +465,9 @@ impl World {
             self.counters
                 .add("disk requests interrupted", disk.interrupted);
             self.counters.add("disk sectors damaged", disk.damaged);
+            self.counters.add("disk changes torn", disk.torn);
+            self.counters
+                .add("disk reads of damaged sectors", disk.damage_met);
         }
         self.counters.add("requests completed", self.completed);
         self.counters

@@ -97,6 +97,12 @@ mod switch {
         NameIsNoDenial,
         /// A replica in a view change does not ask for the announcement it missed.
         NoViewProbe,
+        /// A request that was executed before is executed again.
+        DuplicateExecuted,
+        /// Requests of a session that was replaced are executed.
+        EpochIgnored,
+        /// A transferred client table comes without its sessions.
+        TableNotInstalled,
     }
 
     thread_local! {

@@ -26,6 +26,8 @@ pub use fences::Fence;
 
 use fences::Fences;
 
+use crate::mutation::mutated;
+
 /// Most slots a table can have.
 pub const SLOTS_MAX: usize = 65_536;
 /// Fewest slots a table can have.
@@ -236,13 +238,13 @@ impl ClientTable {
         let Some(session) = self.get(client) else {
             return Check::NoSession;
         };
-        if epoch < session.epoch {
+        if epoch < session.epoch && !mutated!(EpochIgnored) {
             return Check::SessionTooLow;
         }
         if epoch > session.epoch {
             return Check::Drop(DropReason::EpochAhead);
         }
-        if request > session.watermark {
+        if request > session.watermark || mutated!(DuplicateExecuted) {
             return Check::New;
         }
         let is_watermark = request == session.watermark;

@@ -8,6 +8,7 @@ use super::Group;
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::Context;
 use crate::io::{OffsetReply, Output, PollQuery, PollReply};
+use crate::mutation::mutated;
 use crate::poll::{self, Start};
 use crate::poll_job::{JobStep, PollJob};
 use crate::status;
@@ -47,7 +48,10 @@ impl Group {
         let stored = self.state.offsets.visible(query.key);
         let committed = self.state.committed();
         let start = poll::resolve(query.strategy, query.count, committed, stored);
-        let committed = committed.unwrap_or(0);
+        let committed = match self.state.next_offset.checked_sub(1) {
+            Some(minted) if mutated!(OffsetPublishedEarly) => minted,
+            _ => committed.unwrap_or(0),
+        };
         if start == Start::Nothing {
             let reply = PollReply::empty(self.key.partition, committed);
             context.out.push(Output::PollReply { token, reply });

@@ -22,6 +22,7 @@ use super::Group;
 use super::requests::OWN_TOKEN;
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::Context;
+use crate::mutation::mutated;
 use crate::paths::{CONSUMERS, GROUPS};
 use crate::purge_record::{self, Floor};
 use crate::script::{Progress, Script};
@@ -210,6 +211,9 @@ impl Group {
             generation,
             kind: Kind::Own,
         };
+        if mutated!(PurgeAtOnce) && !status.is_primary {
+            return Some(own);
+        }
         let waited = now - self.purge.since >= PATIENCE;
         if status.is_primary {
             let is_blocked = waited && self.state.unapplied.has_marker();

@@ -45,6 +45,8 @@ pub struct Fates<'a> {
     mode: CrashMode,
     keep_first: u64,
     seen: u64,
+    /// Changes of which only a part, or garbage, was kept.
+    pub torn: u64,
     prng: &'a mut Prng,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Fates<'a> {
             mode,
             keep_first,
             seen: 0,
+            torn: 0,
             prng,
         }
     }
@@ -70,12 +73,16 @@ impl<'a> Fates<'a> {
             CrashMode::Prefix => Fate::Lose,
             CrashMode::Subset if self.prng.chance(500_000) => Fate::Keep,
             CrashMode::Subset => Fate::Lose,
-            CrashMode::Torn => match self.prng.weighted(&[3, 3, 3, 1]) {
-                0 => Fate::Keep,
-                1 => Fate::Lose,
-                2 => Fate::Tear,
-                _ => Fate::Garble,
-            },
+            CrashMode::Torn => {
+                let fate = match self.prng.weighted(&[3, 3, 3, 1]) {
+                    0 => Fate::Keep,
+                    1 => Fate::Lose,
+                    2 => Fate::Tear,
+                    _ => Fate::Garble,
+                };
+                self.torn += u64::from(matches!(fate, Fate::Tear | Fate::Garble));
+                fate
+            }
         }
     }
 }
@@ -285,6 +292,14 @@ impl FileContent {
             }
         }
         Some(count)
+    }
+
+    /// Whether a read of these bytes meets damage.
+    #[must_use]
+    pub fn is_damaged(&self, offset: u64, len: usize) -> bool {
+        let end = offset.saturating_add(len as u64).min(self.size());
+        let sectors = offset / SECTOR..end.div_ceil(SECTOR);
+        !sectors.is_empty() && self.damage.range(sectors).next().is_some()
     }
 
     /// Damages the sector at `position`; false when the file ends before.

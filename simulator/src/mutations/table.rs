@@ -1,6 +1,6 @@
 //! The table of deliberate bugs: how each is called, who should find it, where and how soon.
 
-use super::{Core, Expectation, Mutation};
+use super::{Core, Expectation, Mutation, Partition, Repair, Transfer};
 use crate::options::Profile;
 
 const fn known(
@@ -74,7 +74,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::NoElection,
         "no-election",
-        &["liveness"],
+        &["O17"],
         Profile::Lite,
         &["replicas=3"],
         20,
@@ -98,7 +98,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::ViewChangeQuorumLow),
         "view-change-quorum-low",
-        &["O1", "O3"],
+        &["O1", "O3", "O11"],
         Profile::Lite,
         &[],
         40,
@@ -106,7 +106,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::NackQuorumLow),
         "nack-quorum-low",
-        &["O1"],
+        &["O1", "O11"],
         Profile::Lite,
         &[],
         12,
@@ -133,7 +133,7 @@ pub const MUTATIONS: &[Expectation] = &[
         &["O11"],
         Profile::Decay,
         &[],
-        20,
+        40,
     ),
     known(
         Mutation::Core(Core::LogViewAtMerge),
@@ -170,7 +170,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::SuspectApplied),
         "suspect-applied",
-        &["O1", "liveness"],
+        &["O1", "O17"],
         Profile::Lite,
         &[],
         8,
@@ -210,7 +210,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::NoRetransmission),
         "no-retransmission",
-        &["liveness"],
+        &["O17"],
         Profile::Lite,
         &[],
         16,
@@ -218,7 +218,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::NoHeartbeat),
         "no-heartbeat",
-        &["liveness"],
+        &["O17"],
         Profile::Lite,
         &[],
         300,
@@ -226,7 +226,7 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::GapUnreported),
         "gap-unreported",
-        &["liveness"],
+        &["O17"],
         Profile::Lite,
         &[],
         8,
@@ -247,11 +247,131 @@ pub const MUTATIONS: &[Expectation] = &[
         &[],
         700,
     ),
+    known(
+        Mutation::DirectoryIsNotSynced,
+        "directory-is-not-synced",
+        &["O3", "O4", "O10", "O16"],
+        Profile::Lite,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::SuperblockInPlace,
+        "superblock-in-place",
+        &["O3", "O10", "panic"],
+        Profile::Lite,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::FrameOfAnotherGroup,
+        "frame-of-another-group",
+        &["O13"],
+        Profile::Net,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::RepairedBodyDiffers,
+        "repaired-body-differs",
+        &["O1", "O12"],
+        Profile::Lite,
+        &["replicas=3"],
+        10,
+    ),
+    known(
+        Mutation::Core(Core::DuplicateExecuted),
+        "duplicate-executed",
+        &["O8"],
+        Profile::Net,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::Core(Core::EpochIgnored),
+        "epoch-ignored",
+        &["O9"],
+        Profile::Net,
+        &["replicas=3", "twins=true"],
+        60,
+    ),
+    known(
+        Mutation::Core(Core::TableNotInstalled),
+        "table-not-installed",
+        &["O14", "O8", "O9"],
+        Profile::Transfer,
+        METADATA_MOVES,
+        10,
+    ),
+    known(
+        Mutation::Repair(Repair::RefusalIgnored),
+        "refusal-ignored",
+        &["O17"],
+        Profile::Transfer,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::Transfer(Transfer::OlderOfferTaken),
+        "older-offer-taken",
+        &["O12"],
+        Profile::Transfer,
+        METADATA_MOVES,
+        32,
+    ),
+    known(
+        Mutation::Partition(Partition::OffsetNotRewound),
+        "offset-not-rewound",
+        &["O6", "O17"],
+        Profile::All,
+        &[],
+        60,
+    ),
+    known(
+        Mutation::Partition(Partition::DedupForgetsNewest),
+        "dedup-forgets-newest",
+        &["O6", "O8"],
+        Profile::Net,
+        &["replicas=3"],
+        20,
+    ),
+    known(
+        Mutation::Partition(Partition::OffsetPublishedEarly),
+        "offset-published-early",
+        &["O7"],
+        Profile::Net,
+        &["replicas=3"],
+        20,
+    ),
 ];
 
-/// Rules of the core whose absence no run has shown yet, and how many seeds of `lite` or with
-/// bare groups were tried. Each is held by a test of the core; a second rule covers for it in
-/// whole runs, or what would show it is rarer than the faults that are drawn.
+/// Enough changes of metadata to leave a short journal behind, and nodes that lose their disks.
+const METADATA_MOVES: &[&str] = &[
+    "replicas=3",
+    "groups=true",
+    "users=true",
+    "clients=8",
+    "think=5",
+    "requests=2000",
+    "wipe=4000",
+];
+
+/// Oracles, each with a bug that nobody else finds: with the oracle switched off it survives as
+/// many seeds as it was found in.
+pub const NEEDED: &[(&str, &str)] = &[
+    ("O3", "view-before-record"),
+    ("O5", "answer-before-commit"),
+    ("O7", "offset-published-early"),
+    ("O8", "duplicate-executed"),
+    ("O10", "damaged-is-forgotten"),
+    ("O11", "damaged-is-denied"),
+    ("O17", "no-retransmission"),
+];
+
+/// Rules whose absence no run has shown yet, and how many seeds were tried: of `lite` or with
+/// bare groups, and of `crash`, `purge` and `transfer` where the rule belongs to the planes. Each
+/// is held by a test of its crate; a second rule covers for it in whole runs, or what would show
+/// it is rarer than the faults that are drawn.
 pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
     (
         Mutation::Core(Core::NoPersistRetry),
@@ -300,4 +420,14 @@ pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
         300,
     ),
     (Mutation::Core(Core::NoViewProbe), "no-view-probe", 300),
+    (
+        Mutation::Repair(Repair::PeerNeverChanges),
+        "peer-never-changes",
+        60,
+    ),
+    (
+        Mutation::Partition(Partition::PurgeAtOnce),
+        "purge-at-once",
+        60,
+    ),
 ];

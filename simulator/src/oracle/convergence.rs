@@ -1,7 +1,7 @@
 //! O14: after healing, replicas are equal.
 //!
 //! All nodes run, each group is open everywhere in the same incarnation, applied exactly the
-//! canonical log, and has the same digest of its state.
+//! canonical log, and has the same digest of its state and of its sessions.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,37 @@ pub fn waiting_for(looks: &[Look<'_>], oracles: &Oracles) -> Option<String> {
         };
         groups.extend(machine.groups());
     }
-    groups
-        .into_iter()
-        .find_map(|group| group_waits(looks, oracles, group))
+    let waits = |group| group_waits(looks, oracles, group);
+    groups.into_iter().find_map(waits).map(|wait| wait.text)
 }
 
-fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<String> {
+/// A group whose replicas have nothing to do and are not the same: waiting will not help.
+#[must_use]
+pub fn diverged(looks: &[Look<'_>], oracles: &Oracles) -> Option<Violation> {
+    let machines = looks.iter().filter_map(|look| look.machine);
+    let groups: BTreeSet<GroupId> = machines.flat_map(|machine| machine.groups()).collect();
+    groups.into_iter().find_map(|group| {
+        let wait = group_waits(looks, oracles, group)?;
+        let violation = Violation::new("O14 convergence", group, wait.text);
+        wait.differs.then_some(violation)
+    })
+}
+
+/// Why a group has not converged.
+struct Wait {
+    text: String,
+    /// Its replicas are done and differ.
+    differs: bool,
+}
+
+impl Wait {
+    fn busy(text: String) -> Option<Self> {
+        let differs = false;
+        Some(Self { text, differs })
+    }
+}
+
+fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<Wait> {
     let name = super::show_group(group);
     let mut primaries = 0;
     let mut digests = BTreeSet::new();
@@ -33,7 +58,7 @@ fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<
         let node = look.node;
         let machine = look.machine?;
         let (Some(facts), Some(replica)) = (machine.facts(group), machine.replica(group)) else {
-            return Some(format!("n{node} has not opened {name}"));
+            return Wait::busy(format!("n{node} has not opened {name}"));
         };
         let key = GroupKey::of_log(group, facts.incarnation, looks.len(), look.boot);
         let last = oracles
@@ -45,19 +70,22 @@ fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<
         let exposed = oracles.is_exposed(group, facts.incarnation);
         let differs = applied != last.unwrap_or_default() && !exposed;
         if differs || status.commit_max != status.commit_min {
-            return Some(format!("n{node} {name} is at {status:?} of {last:?}"));
+            return Wait::busy(format!("n{node} {name} is at {status:?} of {last:?}"));
         }
         if status.op_head != status.commit_max || status.requests_queued > 0 {
-            return Some(format!("n{node} {name} has work in flight: {status:?}"));
+            return Wait::busy(format!("n{node} {name} has work in flight: {status:?}"));
         }
         primaries += u32::from(replica.is_caught_up_primary());
-        digests.insert((key.incarnation, applied, machine.digest(group)));
+        let sessions = machine.sessions(group);
+        digests.insert((key.incarnation, applied, machine.digest(group), sessions));
     }
     if primaries != 1 {
-        return Some(format!("{name} has {primaries} primaries"));
+        return Wait::busy(format!("{name} has {primaries} primaries"));
     }
     if digests.len() != 1 {
-        return Some(format!("{name} differs between nodes: {digests:?}"));
+        let text = format!("{name} differs between nodes: {digests:?}");
+        let differs = true;
+        return Some(Wait { text, differs });
     }
     None
 }

@@ -258,6 +258,15 @@ impl Messages {
             }
         }
         self.polled += read.len() as u64;
+        let epochs = self.partitions.get(&key).map_or(&[][..], |it| &it.epochs);
+        let written = epochs.iter().map(|epoch| epoch.values.len() as u64).max();
+        // Zero stands for a partition without messages as well.
+        if answer.current_offset > written.unwrap_or(0).saturating_sub(1) {
+            let (said, written) = (answer.current_offset, written.unwrap_or(0));
+            return wrong(format!(
+                "offset {said} is said to be there, {written} are committed"
+            ));
+        }
         if read.len() as u64 != u64::from(answer.messages_count) {
             let announced = answer.messages_count;
             return wrong(format!("{} messages, {announced} announced", read.len()));
@@ -266,7 +275,6 @@ impl Messages {
             return wrong(format!("offset {} follows {}", pair[1].0, pair[0].0));
         }
         // A node that has not carried a purge out yet still serves what was there before.
-        let epochs = self.partitions.get(&key).map_or(&[][..], |it| &it.epochs);
         let all_in = |epoch: &Epoch| read.iter().all(|&(at, value)| epoch.get(at) == Some(value));
         if read.is_empty() || epochs.iter().any(all_in) {
             return Ok(());
@@ -313,7 +321,11 @@ mod tests {
     }
 
     fn poll(records: &[Vec<u8>], count: u32) -> Vec<u8> {
-        let mut body = PolledMessages::head(0, 9, count).to_vec();
+        poll_at(records, count, 0)
+    }
+
+    fn poll_at(records: &[Vec<u8>], count: u32, current_offset: u64) -> Vec<u8> {
+        let mut body = PolledMessages::head(0, current_offset, count).to_vec();
         records
             .iter()
             .for_each(|record| body.extend_from_slice(record));
@@ -377,13 +389,14 @@ mod tests {
         messages
             .committed(key(), &committed(2, &[3], 2), true)
             .expect("next");
-        let good = poll(&[batch(&[1, 2], 0), batch(&[3], 2)], 3);
+        let good = poll_at(&[batch(&[1, 2], 0), batch(&[3], 2)], 3, 2);
         messages.polled(0, key(), &good).expect("as written");
         let cases = [
             poll(&[batch(&[1, 9], 0)], 2),
             poll(&[batch(&[1, 2], 0)], 3),
             poll(&[batch(&[3], 2), batch(&[1, 2], 0)], 3),
             poll(&[batch(&[4], 3)], 1),
+            poll_at(&[], 0, 3),
         ];
         for case in cases {
             assert!(messages.polled(0, key(), &case).is_err());

@@ -144,6 +144,7 @@ impl World {
             None => answer,
         };
         self.judge_answer(node, token, &answer);
+        self.mark_answer(&answer);
         self.log(|| {
             format!(
                 "n{node} answers {token} {}",

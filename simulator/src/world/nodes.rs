@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use biplane_journal::Disk;
-use biplane_wire::{Command, GroupId, Message, Op, decode_replica, xxh3};
+use biplane_wire::{GroupId, Message, Op, decode_replica};
 
+use super::digests::{command_name, digest_cause, digest_effect};
 use super::{Event, Verdict, World};
 use crate::bare::{BareConfig, BareNode, bare_groups};
 use crate::disk::{CrashMode, VirtualDisk};
@@ -47,11 +48,15 @@ impl Node {
     pub(crate) fn new(id: u8, options: &Options, streams: &Streams) -> Self {
         let number = u64::from(id);
         let mut phase = streams.numbered("phase", number);
+        let mut disk = VirtualDisk::new(options.disk, streams.numbered("disk", number));
+        if options.mutation == Some(Mutation::DirectoryIsNotSynced) {
+            disk.forget_names();
+        }
         Self {
             id,
             boot: 0,
             machine: None,
-            disk: VirtualDisk::new(options.disk, streams.numbered("disk", number)),
+            disk,
             clock: Clock::drawn(streams.numbered("clock", number), options.clock_severity),
             phase: phase.below(crate::time::TICK),
             paused: false,
@@ -192,6 +197,7 @@ impl World {
             self.nodes[index].disk.wipe();
         }
         self.watch_crashed(node);
+        self.mark_down();
         if self.nodes.len() == 1 {
             self.oracles.messages.lone_restart();
         }
@@ -322,6 +328,7 @@ impl World {
             _ => None,
         };
         let before = of.and_then(|of| self.digests_beside(node, of));
+        let strayed = self.strayed(node, &cause);
         let mut effects = Vec::new();
         let this = &mut self.nodes[index];
         let Some(machine) = &mut this.machine else {
@@ -330,6 +337,9 @@ impl World {
         let disk = &this.disk;
         let stepped = catch_core(|| {
             machine.step(cause, disk, &mut effects);
+            if let Some(strayed) = strayed {
+                machine.step(strayed, disk, &mut effects);
+            }
             machine.check_invariants();
         });
         if let Err(panic) = stepped {
@@ -343,6 +353,18 @@ impl World {
             self.check_bounds(node);
         }
         self.carry_out(node, of, effects);
+    }
+
+    /// What a deliberate bug makes of a frame besides.
+    fn strayed(&self, node: u8, cause: &Cause) -> Option<Cause> {
+        let mutation = self.options.mutation?;
+        let Cause::Frame { from, frame } = cause else {
+            return None;
+        };
+        let groups = self.nodes[usize::from(node)].machine.as_ref()?.groups();
+        let message = mutation.strayed(frame.message(), &groups)?;
+        let frame = Box::new(decode_replica(message).ok()?);
+        Some(Cause::Frame { from: *from, frame })
     }
 
     /// The applied op of metadata and digests of the groups beside one, now and then.
@@ -406,8 +428,9 @@ impl World {
                     self.counters.add(command_name(message.command()), 1);
                     let replicas = self.options.replicas;
                     let mutation = self.options.mutation;
-                    let forged = mutation.and_then(|it| it.forged(to, replicas, &message));
-                    for message in std::iter::once(message).chain(forged) {
+                    let before = mutation.and_then(|it| it.forged_before(&message));
+                    let after = mutation.and_then(|it| it.forged(to, replicas, &message));
+                    for message in before.into_iter().chain([message]).chain(after) {
                         let events = self.network.send(now, node, to, message);
                         self.schedule_net(events);
                     }
@@ -458,6 +481,10 @@ impl World {
     }
 
     fn log_cause(&mut self, node: u8, cause: &Cause) {
+        // A tick is told by what comes of it.
+        if matches!(cause, Cause::Tick { .. }) {
+            return;
+        }
         self.log(|| match cause {
             Cause::Tick { .. } => String::new(),
             Cause::Frame { from, frame } => {
@@ -522,69 +549,6 @@ fn open(
             Ok(Box::new(BareNode::open(&config, disk, out)?))
         }
     }
-}
-
-/// The name frames of a command are counted under.
-fn command_name(command: Command) -> &'static str {
-    match command {
-        Command::Prepare => "sent: Prepare",
-        Command::PrepareOk => "sent: PrepareOk",
-        Command::Commit => "sent: Commit",
-        Command::StartViewChange => "sent: StartViewChange",
-        Command::DoViewChange => "sent: DoViewChange",
-        Command::StartView => "sent: StartView",
-        Command::RequestStartView => "sent: RequestStartView",
-        Command::RequestPrepares => "sent: RequestPrepares",
-        Command::RepairPrepare => "sent: RepairPrepare",
-        Command::RepairDone => "sent: RepairDone",
-        Command::RangeEvicted => "sent: RangeEvicted",
-        Command::RequestStateTransfer => "sent: RequestStateTransfer",
-        Command::StateTransferTarget => "sent: StateTransferTarget",
-        Command::RequestStateChunk => "sent: RequestStateChunk",
-        Command::StateChunk => "sent: StateChunk",
-        _ => "sent: sessions",
-    }
-}
-
-fn digest_cause(node: u8, cause: &Cause) -> [u64; 4] {
-    let node = u64::from(node);
-    match cause {
-        Cause::Tick { wall_micros } => [node, 1, *wall_micros, 0],
-        Cause::Frame { from, frame } => [node, 2, u64::from(*from), digest(frame.message())],
-        Cause::Disk(done) => [
-            node,
-            3 | u64::from(done.result.is_ok()) << 8,
-            done.queue.0,
-            done.token,
-        ],
-        Cause::Peer { peer, connected } => [node, 4, u64::from(*peer), u64::from(*connected)],
-        Cause::Call { token, .. } => [node, 5, *token, 0],
-        Cause::Flush => [node, 6, 0, 0],
-    }
-}
-
-fn digest_effect(node: u8, effect: &Effect) -> [u64; 4] {
-    let node = u64::from(node);
-    match effect {
-        Effect::Send { to, message } => [node, 11, u64::from(*to), digest(message)],
-        Effect::Disk(request) => {
-            let text = request.op.path().as_str().as_bytes();
-            [
-                node,
-                12,
-                request.queue.0 ^ request.token.rotate_left(32),
-                xxh3(text),
-            ]
-        }
-        Effect::Answer { token, .. } => [node, 13, *token, 0],
-        Effect::Forget { token } => [node, 14, *token, 0],
-        Effect::Fenced { group, .. } => [node, 15, group.0, 0],
-        Effect::Halt(reason) => [node, 16, xxh3(reason.as_bytes()), 0],
-    }
-}
-
-fn digest(message: &Message) -> u64 {
-    xxh3(message.header_bytes()) ^ xxh3(message.body())
 }
 
 /// Draws how a crash treats unsynced bytes.

@@ -46,17 +46,6 @@ impl Watch {
     }
 }
 
-/// Under which name commits of an operation are counted that keeps a partition in order.
-fn upkeep(operation: Operation) -> Option<&'static str> {
-    match operation {
-        Operation::PurgeTopic | Operation::PurgeStream => Some("committed: purges"),
-        Operation::TruncatePartition => Some("committed: deletions of segments"),
-        Operation::StoreConsumerOffset => Some("committed: stored positions"),
-        Operation::DeleteConsumerOffset => Some("committed: deleted positions"),
-        _ => None,
-    }
-}
-
 /// Whether messages leave a disk with the file they are in.
 fn is_segment_removal(effect: &Effect) -> bool {
     match effect {
@@ -85,6 +74,7 @@ impl World {
         let mut judged = Ok(());
         for effect in effects {
             if let (Effect::Send { message, .. }, Ok(())) = (effect, &judged) {
+                self.mark_log(message);
                 let look = self.nodes[usize::from(node)].look();
                 judged = self.oracles.promises.send(look, message);
                 judged = judged.and_then(|()| self.judge_log(node, message));
@@ -313,10 +303,7 @@ impl World {
             }
             if first == Commit::First {
                 self.counters.add("ops committed", 1);
-                let header: &PrepareHeader = message.header();
-                if let Some(name) = upkeep(header.operation()) {
-                    self.counters.add(name, 1);
-                }
+                self.mark_committed(message.header::<PrepareHeader>().operation());
                 let op = message.header::<PrepareHeader>().op();
                 if let Some(view) = self.replica(node, found.key.group).map(Replica::view) {
                     self.oracles.committed.first_in(found.key, op, view);

@@ -7,6 +7,7 @@ use super::report::{Ended, PullOutput};
 use super::{PullView, Puller, PullerConfig};
 use crate::budget::PullBudget;
 use crate::limits::BACKOFF_EXPONENT_MAX;
+use crate::mutation::mutated;
 use crate::stage::{PlaneKind, Stage};
 
 /// What a failure of a partition's attempt costs.
@@ -146,6 +147,9 @@ impl Puller {
         view: &PullView,
         out: &mut Vec<PullOutput>,
     ) -> bool {
+        if mutated!(OlderOfferTaken) {
+            return false;
+        }
         let contradicts_itself = target.commit_op() > target.commit_max();
         let knows_less = target.frame.view() < view.view || target.commit_max() < view.commit_max;
         // It would erase ops this replica acknowledged and knows committed, so the install would

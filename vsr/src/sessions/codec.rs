@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::fences::Fence;
 use super::{ClientTable, RING_MAX, SLOTS_MAX, Session};
+use crate::mutation::mutated;
 
 const MAGIC_WITH_FENCES: &[u8; 4] = b"ICT3";
 const MAGIC_WITHOUT_FENCES: &[u8; 4] = b"ICT2";
@@ -150,6 +151,9 @@ impl ClientTable {
         let mut table = Self::new(capacity.max(count));
         for slot in 0..count {
             let session = reader.session()?;
+            if mutated!(TableNotInstalled) {
+                continue;
+            }
             if table.get(session.client).is_some() {
                 return Err(TableDecodeError::DuplicateClient {
                     client: session.client,
