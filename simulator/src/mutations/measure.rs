@@ -120,7 +120,7 @@ pub fn line(
     Ok((text, survives))
 }
 
-/// Head of the table of [`line`].
+/// Head of the table of [`line()`].
 pub const HEAD: &str = "\
 | Bug | Oracle | Profile, settings | Budget | Median | Seeds from each start | By | Others |
 |---|---|---|---|---|---|---|---|";
