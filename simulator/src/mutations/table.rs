@@ -320,14 +320,6 @@ pub const MUTATIONS: &[Expectation] = &[
         32,
     ),
     known(
-        Mutation::Partition(Partition::OffsetNotRewound),
-        "offset-not-rewound",
-        &["O6", "O17"],
-        Profile::All,
-        &[],
-        60,
-    ),
-    known(
         Mutation::Partition(Partition::DedupForgetsNewest),
         "dedup-forgets-newest",
         &["O6", "O8"],
@@ -373,6 +365,11 @@ pub const NEEDED: &[(&str, &str)] = &[
 /// is held by a test of its crate; a second rule covers for it in whole runs, or what would show
 /// it is rarer than the faults that are drawn.
 pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
+    (
+        Mutation::Partition(Partition::OffsetNotRewound),
+        "offset-not-rewound",
+        60,
+    ),
     (
         Mutation::Core(Core::NoPersistRetry),
         "no-persist-retry",

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use biplane_journal::DiskOp;
 use biplane_vsr::{Replica, Status, StatusView, TransferStage};
 use biplane_wire::{
-    Command, DoViewChangeHeader, GroupId, Message, Op, Operation, PrepareHeader, StartViewHeader,
-    Typed,
+    Command, DoViewChangeHeader, GroupId, Message, Op, PrepareHeader, StartViewHeader, Typed,
 };
 
 use super::World;
