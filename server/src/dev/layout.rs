@@ -183,7 +183,8 @@ impl Layout {
              [http]\naddress = \"{}\"\n\n[quic]\nenabled = false\n\n\
              # The supervisor keeps what a node writes to standard error.\n\
              [logging]\nfile_enabled = false\n\n\
-             [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\nheartbeat_timeout = \"{}ms\"\n",
+             [cluster]\nenabled = {enabled}\nname = \"biplane-dev\"\n\
+             heartbeat_timeout = \"{}ms\"\n",
             self.client_address(0),
             self.websocket_address(0),
             self.http_address(0),
