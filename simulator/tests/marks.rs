@@ -84,7 +84,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("sessions evicted", 1),
     ("consumers joined", 5),
     ("revocations completed", 1),
-    ("purges committed", 1),
+    ("committed: purges", 1),
     ("connections broken", 5),
     ("frames lost", 5),
     ("frames corrupted", 1),

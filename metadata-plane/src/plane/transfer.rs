@@ -306,7 +306,9 @@ impl MetadataPlane {
         let gate = Gate::Metadata(MetadataGate {
             view: status.view,
             commit_max: status.commit_max,
-            caught_up_primary: self.replica.is_caught_up_primary(),
+            // Not held up by the barrier that answers to clients wait for: who needs the state may
+            // be the only one to acknowledge what is below it, and what is offered is committed.
+            caught_up_primary: self.replica.is_primary() && status.commit_min == status.commit_max,
             has_checkpoint: self.storage.saved().is_some(),
         });
         let mut said = Vec::new();

@@ -269,11 +269,12 @@ impl Group {
             return false;
         };
         let theirs = (entry.frontier, entry.length);
+        // Of a peer that was in an earlier view: what it has by now, or looks for, may be more.
+        let is_late = target.header().frame.view() < self.replica.view();
         if theirs > ours {
             // Whatever prevents it, this peer is asked again: to pass it over would be to mint
             // over what it has.
             let next = next.saturating_sub(1);
-            let is_late = target.header().frame.view() < self.replica.view();
             let takes = !is_late && self.puller.take_place(context.pulls);
             self.cold.stage = match takes {
                 true => Look::Taking { next, round },
@@ -281,7 +282,9 @@ impl Group {
             };
             return takes;
         }
-        if !self.replica.is_primary() {
+        if !self.replica.is_primary() && is_late {
+            self.cold.stage = Look::again(next.saturating_sub(1), round + 1, context.now);
+        } else if !self.replica.is_primary() {
             self.cold.stage = Look::NotNeeded;
             let differs = digest.is_some_and(|digest| digest != entry.checksum);
             if theirs < ours || differs {

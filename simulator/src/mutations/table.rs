@@ -351,7 +351,7 @@ const METADATA_MOVES: &[&str] = &[
 /// Oracles, each with a bug that nobody else finds: with the oracle switched off it survives as
 /// many seeds as it was found in.
 pub const NEEDED: &[(&str, &str)] = &[
-    ("O3", "view-before-record"),
+    ("O3", "log-view-at-merge"),
     ("O5", "answer-before-commit"),
     ("O7", "offset-published-early"),
     ("O8", "duplicate-executed"),
