@@ -40,12 +40,15 @@ struct Line {
 /// Runs everything and prints a table.
 pub(super) fn run(args: &ScalingArgs) -> Result<(), BenchError> {
     let mut lines = Vec::new();
-    partitions(args, &mut lines)?;
-    for timeout in &args.heartbeat_timeouts {
-        failover(args, timeout, &mut lines)?;
-    }
+    let timeouts = args.heartbeat_timeouts.iter();
+    let outcome = partitions(args, &mut lines).and_then(|()| {
+        timeouts
+            .map(|timeout| failover(args, timeout, &mut lines))
+            .collect()
+    });
+    // What was measured is worth telling, whatever ended the rest.
     print!("{}", table(lines));
-    Ok(())
+    outcome
 }
 
 fn partitions(args: &ScalingArgs, lines: &mut Vec<Line>) -> Result<(), BenchError> {
