@@ -282,9 +282,12 @@ impl Group {
             };
             return takes;
         }
-        if !self.replica.is_primary() && is_late {
+        // Not `is_primary`, which is false as long as anything is asked of a peer: who leads and has
+        // more keeps it.
+        let leads = self.replica.primary() == context.node.identity.replica;
+        if !leads && is_late {
             self.cold.stage = Look::again(next.saturating_sub(1), round + 1, context.now);
-        } else if !self.replica.is_primary() {
+        } else if !leads {
             self.cold.stage = Look::NotNeeded;
             let differs = digest.is_some_and(|digest| digest != entry.checksum);
             if theirs < ours || differs {
