@@ -282,8 +282,8 @@ impl Group {
             };
             return takes;
         }
-        // Not `is_primary`, which is false as long as anything is asked of a peer: who leads and has
-        // more keeps it.
+        // Not `is_primary`, which is false as long as anything is asked of a peer: who leads
+        // and has more keeps it.
         let leads = self.replica.primary() == context.node.identity.replica;
         if !leads && is_late {
             self.cold.stage = Look::again(next.saturating_sub(1), round + 1, context.now);
