@@ -40,12 +40,9 @@ struct Line {
 /// Runs everything and prints a table.
 pub(super) fn run(args: &ScalingArgs) -> Result<(), BenchError> {
     let mut lines = Vec::new();
-    let timeouts = args.heartbeat_timeouts.iter();
-    let outcome = partitions(args, &mut lines).and_then(|()| {
-        timeouts
-            .map(|timeout| failover(args, timeout, &mut lines))
-            .collect()
-    });
+    let mut timeouts = args.heartbeat_timeouts.iter();
+    let outcome = partitions(args, &mut lines)
+        .and_then(|()| timeouts.try_for_each(|timeout| failover(args, timeout, &mut lines)));
     // What was measured is worth telling, whatever ended the rest.
     print!("{}", table(lines));
     outcome
