@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::mutation::mutated;
-
 /// Width of the window of one client, in request numbers.
 pub const WINDOW_BITS: u64 = 128;
 
@@ -73,7 +71,9 @@ impl Dedup {
         else {
             return Verdict::New;
         };
-        if request > entry.watermark || mutated!(DedupForgetsNewest) && request == entry.watermark {
+        if request > entry.watermark
+            || biplane_vsr::mutated!(DedupForgetsNewest) && request == entry.watermark
+        {
             return Verdict::New;
         }
         let below = entry.watermark - request;

@@ -44,7 +44,6 @@ mod io;
 mod limits;
 mod load;
 mod log_state;
-pub mod mutation;
 pub mod offset_request;
 mod opening;
 mod overview;

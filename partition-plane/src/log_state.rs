@@ -17,7 +17,6 @@ use crate::admission;
 use crate::batch::{self, BatchHeader};
 use crate::consumer_offsets::ConsumerOffsets;
 use crate::dedup::Dedup;
-use crate::mutation::mutated;
 use crate::offset_request::OffsetRequest;
 use crate::poll::{Selection, Taken};
 use crate::purge_marker;
@@ -277,7 +276,7 @@ impl vsr::Plane for LogState {
             let header = prepare.header::<PrepareHeader>();
             self.dedup.ended(header.client().0, header.request().0);
         }
-        if mutated!(OffsetNotRewound) {
+        if vsr::mutated!(OffsetNotRewound) {
             return;
         }
         self.unapplied.truncate(from);

@@ -355,3 +355,28 @@ fn restart_of_all_keeps_what_any_replica_wrote_in_every_partition() {
     }
     assert!(pending.is_empty(), "{pending:?} never took a message");
 }
+
+/// After a restart of all, who leads and has more than the peers it looks at leads with that: a
+/// message that two of three have is not lost because the third is asked first.
+#[test]
+fn restart_of_all_keeps_what_the_next_primary_has_alone_or_with_others() {
+    let mut world = world(3);
+    world.send(&[text(0)]);
+    world.tick(50);
+    world.crash(0, false);
+    assert_eq!(world.send(&[text(1)]), 1);
+    world.tick(50);
+    for at in 1..3 {
+        world.crash(at, false);
+    }
+    for at in 0..3 {
+        world.boot(at);
+    }
+    assert_eq!(world.send(&[text(2)]), 2, "{}", world.picture());
+    assert!(world.fenced.is_empty(), "{:?}", world.fenced);
+    world.converge(3000);
+    let expected: Vec<(u64, Vec<u8>)> = (0..3).map(|n| (n, text(n))).collect();
+    for at in 0..3 {
+        assert_eq!(world.all_messages(at), expected, "node {at}");
+    }
+}

@@ -36,7 +36,6 @@ struct Readme;
 mod budget;
 mod connect;
 mod limits;
-pub mod mutation;
 mod peers;
 mod requester;
 mod responder;

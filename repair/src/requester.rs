@@ -23,7 +23,6 @@ use self::session::Session;
 use crate::budget::Budget;
 use crate::connect::{Connect, ConnectFacts, HeldOp, History, connect};
 use crate::limits::RepairLimits;
-use crate::mutation::mutated;
 use crate::peers;
 use crate::view::{GroupStatus, GroupView, NeedKind, PlaneKind, RepairNeed, TransferState};
 
@@ -218,7 +217,7 @@ impl Requester {
         let Some(session) = self.matching(reply, Command::RangeEvicted) else {
             return;
         };
-        if mutated!(RefusalIgnored) {
+        if biplane_vsr::mutated!(RefusalIgnored) {
             return;
         }
         let nothing_useful = reply.op() <= group.commit_min.next();
@@ -361,7 +360,9 @@ impl Requester {
             replica_count,
             ..
         } = self.config;
-        let failed = self.failed.filter(|_| !mutated!(PeerNeverChanges));
+        let failed = self
+            .failed
+            .filter(|_| !biplane_vsr::mutated!(PeerNeverChanges));
         if is_elect(need) {
             return peers::next_source(replica, &need.sources, failed);
         }

@@ -2,15 +2,12 @@
 //!
 //! Some break a promise at a seam the simulator owns (a disk that lies, a frame that is forged,
 //! an answer that comes too early), in the way a bug on the other side of that seam would. The
-//! others switch off one rule of a core ([`biplane_vsr::mutation`] and the modules of that name
-//! in repair, state transfer and the partition plane, compiled in for this crate alone). A run
-//! with a mutation that passes is a hole in the oracles; `tests/mutations.rs` demands that each is
-//! found within its budget of seeds. The table of all of them is in `mutations/table.rs`.
+//! others switch off one rule of the cores ([`biplane_vsr::mutation`], compiled in for this crate
+//! alone). A run with a mutation that passes is a hole in the oracles; `tests/mutations.rs`
+//! demands that each is found within its budget of seeds. The table of all of them is in
+//! `mutations/table.rs`.
 
 use biplane_journal::{DiskOp, DiskRequest};
-pub use biplane_partition_plane::mutation::Mutation as Partition;
-pub use biplane_repair::mutation::Mutation as Repair;
-pub use biplane_state_transfer::mutation::Mutation as Transfer;
 pub use biplane_vsr::mutation::Mutation as Core;
 use biplane_wire::{
     Command, CommitHeader, GroupId, Message, Op, PrepareHeader, PrepareOkHeader, ReplicaId,
@@ -52,14 +49,8 @@ pub enum Mutation {
     FrameOfAnotherGroup,
     /// A prepare that is sent for repair has another body than the one that was committed.
     RepairedBodyDiffers,
-    /// A rule of the consensus core does not hold.
+    /// A rule of the consensus core, or of what stands on it, does not hold.
     Core(Core),
-    /// A rule of repair does not hold.
-    Repair(Repair),
-    /// A rule of state transfer does not hold.
-    Transfer(Transfer),
-    /// A rule of the partition plane does not hold.
-    Partition(Partition),
 }
 
 /// What is known of a mutation before it runs.
@@ -94,18 +85,10 @@ impl Mutation {
 
     /// Makes the cores of this thread as wrong as a run with this mutation, or none, needs them.
     pub fn switch_cores(mutation: Option<Self>) {
-        let (mut core, mut repair, mut transfer, mut partition) = (None, None, None, None);
-        match mutation {
-            Some(Self::Core(rule)) => core = Some(rule),
-            Some(Self::Repair(rule)) => repair = Some(rule),
-            Some(Self::Transfer(rule)) => transfer = Some(rule),
-            Some(Self::Partition(rule)) => partition = Some(rule),
-            _ => {}
-        }
-        biplane_vsr::mutation::activate(core);
-        biplane_repair::mutation::activate(repair);
-        biplane_state_transfer::mutation::activate(transfer);
-        biplane_partition_plane::mutation::activate(partition);
+        biplane_vsr::mutation::activate(match mutation {
+            Some(Self::Core(rule)) => Some(rule),
+            _ => None,
+        });
     }
 
     /// The request a lying disk carries out in place of `request`.

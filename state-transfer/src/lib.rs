@@ -42,7 +42,6 @@ mod install;
 mod limits;
 mod manifest;
 mod memory_spool;
-pub mod mutation;
 mod offsets;
 mod provider;
 mod puller;

@@ -1,11 +1,15 @@
 //! Deliberate bugs for whoever has to prove that it would find them.
 //!
-//! The feature `mutation` compiles points into the core at which one named rule can be switched
-//! off for the running thread; the simulator is the only user. Without the feature the question
-//! at each point is the constant `false` and nothing of this is in what ships.
+//! The feature `mutation` compiles points into the core, and into the crates that stand on it, at
+//! which one named rule can be switched off for the running thread; the simulator is the only
+//! user. Without the feature the question at each point is the constant `false` and nothing of
+//! this is in what ships. The bugs of all these crates are in one list, so that there is one
+//! switch.
 
 /// Whether the named bug is switched on here.
 #[cfg(feature = "mutation")]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! mutated {
     ($name:ident) => {
         $crate::mutation::is_active($crate::mutation::Mutation::$name)
@@ -14,6 +18,8 @@ macro_rules! mutated {
 
 /// Whether the named bug is switched on here: never, in what ships.
 #[cfg(not(feature = "mutation"))]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! mutated {
     ($name:ident) => {
         false
@@ -23,16 +29,13 @@ macro_rules! mutated {
 pub(crate) use mutated;
 
 #[cfg(feature = "mutation")]
-pub use self::switch::{Mutation, activate};
-
-#[cfg(feature = "mutation")]
-pub(crate) use self::switch::is_active;
+pub use self::switch::{Mutation, activate, is_active};
 
 #[cfg(feature = "mutation")]
 mod switch {
     use std::cell::Cell;
 
-    /// A rule of the core that does not hold.
+    /// A rule that does not hold.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Mutation {
         /// One acknowledgement too few commits an op.
@@ -103,6 +106,21 @@ mod switch {
         EpochIgnored,
         /// A transferred client table comes without its sessions.
         TableNotInstalled,
+        /// Repair: a peer that has nothing to give is asked again, and nobody else.
+        PeerNeverChanges,
+        /// Repair: a peer that says it no longer has a range is not believed.
+        RefusalIgnored,
+        /// State transfer: state older than what is here is taken on.
+        OlderOfferTaken,
+        /// Partitions: the next offset stays where a suffix that was dropped had left it.
+        OffsetNotRewound,
+        /// Partitions: the window of a producer ends one request too early, and its newest one is
+        /// new again.
+        DedupForgetsNewest,
+        /// Partitions: a backup purges when metadata says so, not where the log says so.
+        PurgeAtOnce,
+        /// Partitions: readers are told of messages that are not committed.
+        OffsetPublishedEarly,
     }
 
     thread_local! {
@@ -114,7 +132,9 @@ mod switch {
         ACTIVE.set(mutation);
     }
 
-    pub(crate) fn is_active(mutation: Mutation) -> bool {
+    /// Whether a bug is switched on for this thread.
+    #[must_use]
+    pub fn is_active(mutation: Mutation) -> bool {
         ACTIVE.get() == Some(mutation)
     }
 }

@@ -477,8 +477,10 @@ impl Replica {
         self.primary() == self.config.replica
     }
 
-    /// Whether this replica acts as primary.
-    pub(crate) fn leads(&self) -> bool {
+    /// Whether this replica acts as primary of its view, though it may not be able to take
+    /// requests at present: see [`Replica::is_primary`].
+    #[must_use]
+    pub fn leads(&self) -> bool {
         self.status == Status::Normal && self.is_primary_by_index() && !self.ceded
     }
 

@@ -142,13 +142,13 @@ impl Group {
     /// Whether this primary is still looking around: what it would offer a backup now is perhaps
     /// not what it will lead with.
     pub(super) fn may_find_more(&self) -> bool {
-        self.replica.is_primary() && self.cold.is_looking()
+        self.replica.leads() && self.cold.is_looking()
     }
 
     /// Whether this backup may offer its segments to a primary that has no log either.
     pub(super) fn is_cold_backup(&self) -> bool {
         self.has_no_log()
-            && !self.replica.is_primary()
+            && !self.replica.leads()
             && !self.transfer.is_busy(&self.puller)
             && self.segments.next_offset() > 0
     }
@@ -203,7 +203,7 @@ impl Group {
 
     fn ask_next(&mut self, next: u8, round: u32, context: &mut Context<'_>) {
         let identity = context.node.identity;
-        let leads = self.replica.is_primary();
+        let leads = self.replica.leads();
         // Where nobody has written anything, no primary will ever have anything to offer.
         let patience = match !leads && self.home.is_line() {
             true => DORMANT_PATIENCE << round.min(DORMANT_ROUNDS),
@@ -282,12 +282,11 @@ impl Group {
             };
             return takes;
         }
-        // Not `is_primary`, which is false as long as anything is asked of a peer: who leads
-        // and has more keeps it.
-        let leads = self.replica.primary() == context.node.identity.replica;
-        if !leads && is_late {
+        if self.replica.leads() {
+            // Who leads and has more keeps it.
+        } else if is_late {
             self.cold.stage = Look::again(next.saturating_sub(1), round + 1, context.now);
-        } else if !leads {
+        } else {
             self.cold.stage = Look::NotNeeded;
             let differs = digest.is_some_and(|digest| digest != entry.checksum);
             if theirs < ours || differs {

@@ -8,7 +8,6 @@ use super::Group;
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::Context;
 use crate::io::{OffsetReply, Output, PollQuery, PollReply};
-use crate::mutation::mutated;
 use crate::poll::{self, Start};
 use crate::poll_job::{JobStep, PollJob};
 use crate::status;
@@ -49,7 +48,7 @@ impl Group {
         let committed = self.state.committed();
         let start = poll::resolve(query.strategy, query.count, committed, stored);
         let committed = match self.state.next_offset.checked_sub(1) {
-            Some(minted) if mutated!(OffsetPublishedEarly) => minted,
+            Some(minted) if biplane_vsr::mutated!(OffsetPublishedEarly) => minted,
             _ => committed.unwrap_or(0),
         };
         if start == Start::Nothing {

@@ -22,7 +22,6 @@ use super::Group;
 use super::requests::OWN_TOKEN;
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::Context;
-use crate::mutation::mutated;
 use crate::paths::{CONSUMERS, GROUPS};
 use crate::purge_record::{self, Floor};
 use crate::script::{Progress, Script};
@@ -211,7 +210,7 @@ impl Group {
             generation,
             kind: Kind::Own,
         };
-        if mutated!(PurgeAtOnce) && !status.is_primary {
+        if biplane_vsr::mutated!(PurgeAtOnce) && !status.is_primary {
             return Some(own);
         }
         let waited = now - self.purge.since >= PATIENCE;

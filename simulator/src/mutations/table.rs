@@ -1,6 +1,6 @@
 //! The table of deliberate bugs: how each is called, who should find it, where and how soon.
 
-use super::{Core, Expectation, Mutation, Partition, Repair, Transfer};
+use super::{Core, Expectation, Mutation};
 use crate::options::Profile;
 
 const fn known(
@@ -304,7 +304,7 @@ pub const MUTATIONS: &[Expectation] = &[
         10,
     ),
     known(
-        Mutation::Repair(Repair::RefusalIgnored),
+        Mutation::Core(Core::RefusalIgnored),
         "refusal-ignored",
         &["O17"],
         Profile::Transfer,
@@ -312,7 +312,7 @@ pub const MUTATIONS: &[Expectation] = &[
         20,
     ),
     known(
-        Mutation::Transfer(Transfer::OlderOfferTaken),
+        Mutation::Core(Core::OlderOfferTaken),
         "older-offer-taken",
         &["O12"],
         Profile::Transfer,
@@ -320,7 +320,7 @@ pub const MUTATIONS: &[Expectation] = &[
         32,
     ),
     known(
-        Mutation::Partition(Partition::DedupForgetsNewest),
+        Mutation::Core(Core::DedupForgetsNewest),
         "dedup-forgets-newest",
         &["O6", "O8"],
         Profile::Net,
@@ -328,7 +328,7 @@ pub const MUTATIONS: &[Expectation] = &[
         20,
     ),
     known(
-        Mutation::Partition(Partition::OffsetPublishedEarly),
+        Mutation::Core(Core::OffsetPublishedEarly),
         "offset-published-early",
         &["O7"],
         Profile::Net,
@@ -366,7 +366,7 @@ pub const NEEDED: &[(&str, &str)] = &[
 /// it is rarer than the faults that are drawn.
 pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
     (
-        Mutation::Partition(Partition::OffsetNotRewound),
+        Mutation::Core(Core::OffsetNotRewound),
         "offset-not-rewound",
         60,
     ),
@@ -418,13 +418,9 @@ pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
     ),
     (Mutation::Core(Core::NoViewProbe), "no-view-probe", 300),
     (
-        Mutation::Repair(Repair::PeerNeverChanges),
+        Mutation::Core(Core::PeerNeverChanges),
         "peer-never-changes",
         60,
     ),
-    (
-        Mutation::Partition(Partition::PurgeAtOnce),
-        "purge-at-once",
-        60,
-    ),
+    (Mutation::Core(Core::PurgeAtOnce), "purge-at-once", 60),
 ];

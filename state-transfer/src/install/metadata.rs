@@ -7,8 +7,6 @@
 
 use biplane_wire::Op;
 
-use crate::mutation::mutated;
-
 /// What the decision depends on. The artifacts match their digests and decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataInstallFacts {
@@ -131,7 +129,7 @@ pub fn decide_metadata(facts: &MetadataInstallFacts) -> Result<MetadataInstall, 
     {
         return Err(MetadataRefusal::TableAboveCommit);
     }
-    if snapshot_op <= commit_min && !mutated!(OlderOfferTaken) {
+    if snapshot_op <= commit_min && !biplane_vsr::mutated!(OlderOfferTaken) {
         // A table older than the applied point would resurrect consumed request numbers.
         return Ok(
             match facts

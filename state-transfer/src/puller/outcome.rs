@@ -7,7 +7,6 @@ use super::report::{Ended, PullOutput};
 use super::{PullView, Puller, PullerConfig};
 use crate::budget::PullBudget;
 use crate::limits::BACKOFF_EXPONENT_MAX;
-use crate::mutation::mutated;
 use crate::stage::{PlaneKind, Stage};
 
 /// What a failure of a partition's attempt costs.
@@ -147,7 +146,7 @@ impl Puller {
         view: &PullView,
         out: &mut Vec<PullOutput>,
     ) -> bool {
-        if mutated!(OlderOfferTaken) {
+        if biplane_vsr::mutated!(OlderOfferTaken) {
             return false;
         }
         let contradicts_itself = target.commit_op() > target.commit_max();
