@@ -21,6 +21,15 @@ pub(crate) struct ProbeAnswer {
 pub(crate) struct Record {
     pub(crate) view: View,
     pub(crate) log_view: View,
+    /// The commit point recorded with them.
+    pub(crate) commit: Op,
+}
+
+impl Record {
+    /// Whether both say the same of views.
+    pub(crate) fn has_views_of(&self, other: &Self) -> bool {
+        (self.view, self.log_view) == (other.view, other.log_view)
+    }
 }
 
 /// How the superblock write stands.
@@ -113,7 +122,9 @@ impl Pending {
         if !self.truncations.is_empty() {
             return false;
         }
-        let is_new = wanted != self.requested;
+        // Only one write of the same views is under way: its completion does not say of which
+        // commit point it was.
+        let is_new = !wanted.has_views_of(&self.requested);
         let is_due = match self.persist {
             Persist::Settled => true,
             Persist::Requested => is_new,
@@ -138,6 +149,9 @@ impl Pending {
     pub(crate) fn persisted(&mut self, view: View, log_view: View) {
         self.durable.view = self.durable.view.max(view);
         self.durable.log_view = self.durable.log_view.max(log_view);
+        if self.durable.has_views_of(&self.requested) {
+            self.durable.commit = self.requested.commit;
+        }
         self.requested.view = self.requested.view.max(view);
         self.requested.log_view = self.requested.log_view.max(log_view);
     }
@@ -182,10 +196,12 @@ mod tests {
     const ZERO: Record = Record {
         view: View(0),
         log_view: View(0),
+        commit: Op::ZERO,
     };
     const ONE: Record = Record {
         view: View(1),
         log_view: View(0),
+        commit: Op::ZERO,
     };
 
     #[test]
@@ -235,6 +251,7 @@ mod tests {
         let mut pending = Pending::new(Record {
             view: View(3),
             log_view: View(2),
+            commit: Op(7),
         });
         pending.persisted(View(5), View(2));
         pending.persisted(View(4), View(4));
@@ -242,9 +259,31 @@ mod tests {
             pending.durable(),
             Record {
                 view: View(5),
-                log_view: View(4)
+                log_view: View(4),
+                commit: Op(7),
             }
         );
+    }
+
+    #[test]
+    fn commit_point_is_durable_when_the_write_it_was_asked_with_is() {
+        let mut pending = Pending::new(ZERO);
+        let at = |commit| Record {
+            commit: Op(commit),
+            ..ONE
+        };
+        assert!(pending.take_persist_request(at(5), 0));
+        assert!(!pending.take_persist_request(at(9), 0), "one at a time");
+        pending.persisted(ONE.view, ONE.log_view);
+        assert_eq!(pending.durable(), at(5));
+        pending.take_persist_request(at(5), 0);
+        assert!(pending.take_persist_request(at(9), 0));
+        assert_eq!(pending.durable(), at(5));
+        pending.persist_failed(3);
+        assert!(!pending.take_persist_request(at(9), 3));
+        assert!(pending.take_persist_request(at(9), 4));
+        pending.persisted(ONE.view, ONE.log_view);
+        assert_eq!(pending.durable(), at(9));
     }
 
     #[test]

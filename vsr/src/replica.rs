@@ -165,6 +165,13 @@ pub struct Replica {
     pub(crate) acknowledgements: Acknowledgements,
     /// Highest op whose acknowledgement was considered in this view, contiguously.
     pub(crate) op_acknowledged: Op,
+    /// A committed op whose write acknowledgements wait for.
+    pub(crate) awaited: Op,
+    /// Highest op that was not here when acknowledgements went past it, because it is committed
+    /// without this replica.
+    pub(crate) passed_over: Op,
+    /// The same, where an acknowledgement waits for it to be recorded.
+    pub(crate) holes_to_record: Op,
     pub(crate) connected: ReplicaSet,
     pub(crate) halted: Option<HaltReason>,
     pub(crate) ignored: IgnoredCounts,

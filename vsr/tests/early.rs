@@ -2,7 +2,7 @@
 
 mod support;
 
-use biplane_vsr::{Boot, Ignored, Ingest, Limits, Start};
+use biplane_vsr::{Boot, Ignored, Ingest, Input, Limits, Output, Start};
 use biplane_wire::{Checksum, Message, Op, View};
 use support::solo::Solo;
 use support::{Kind, config, frames};
@@ -150,4 +150,45 @@ fn a_lost_prepare_costs_one_repair_under_load() {
     }
     assert_eq!(rounds, 1);
     assert_eq!(backup.replica.op_head(), Op(8));
+}
+
+/// A replica that was away takes on the log of the view it was in, with holes that the others
+/// fill. What it acknowledges above them stands in front of what repair brings, and if its record
+/// goes bad, only the commit point in the superblock tells that it may have been there. Found by
+/// the simulator.
+#[test]
+fn nothing_above_holes_is_promised_before_the_superblock_says_how_far_they_reach() {
+    let log = frames::chain(0, 1, 8, Checksum::ZERO, 1);
+    let mut backup = Solo::restarted(1, 0, 0, &log[..2]);
+    let named = [Some(&log[6]), Some(&log[5])];
+    backup.feed(frames::start_view(0, (7, 6), 0, &named));
+    assert!(backup.acknowledged().is_empty());
+    let recorded = |backup: &Solo| {
+        let commits = backup.out.iter().filter_map(|output| match output {
+            Output::PersistView { commit_max, .. } => Some(commit_max.0),
+            _ => None,
+        });
+        commits.collect::<Vec<_>>()
+    };
+    assert_eq!(recorded(&backup), [0; 0], "nothing to promise yet");
+    assert_eq!(backup.ingest(&log[6]), Ingest::Journaled);
+    assert_eq!(recorded(&backup), [6]);
+    assert_eq!(backup.acknowledged(), [7]);
+    backup.feed(log[7].clone());
+    assert_eq!(recorded(&backup), [0; 0], "it is known");
+    assert_eq!(backup.acknowledged(), [8]);
+
+    // The same with a disk that takes its time.
+    let mut backup = Solo::restarted(1, 0, 0, &log[..2]);
+    backup.feed(frames::start_view(0, (7, 6), 0, &named));
+    backup.disk_works = false;
+    backup.ingest(&log[6]);
+    let (checksum, op) = (frames::identity(&log[6]), Op(7));
+    backup.out.clear();
+    backup.step(Input::Appended { op, checksum });
+    assert_eq!(recorded(&backup), [6]);
+    assert!(backup.acknowledged().is_empty(), "not recorded yet");
+    let (view, log_view) = (View(0), View(0));
+    backup.step(Input::ViewPersisted { view, log_view });
+    assert_eq!(backup.acknowledged(), [7]);
 }

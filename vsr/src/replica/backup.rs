@@ -238,7 +238,7 @@ impl Replica {
         if self.is_transferring() || self.ceded {
             return;
         }
-        if !self.view_is_durable() || !self.log_view_is_durable() {
+        if !self.is_recorded() {
             return;
         }
         while self.op_acknowledged < self.op_head {
@@ -248,14 +248,27 @@ impl Replica {
                 if op > limit {
                     return;
                 }
+                let held = self.log.held(op);
+                if held.is_some_and(|held| held.trust == Trust::Verified) {
+                    // On its way to the disk, perhaps behind what follows it.
+                    self.awaited = op;
+                    return;
+                }
                 // What is committed without this replica needs no word of it.
-                let is_empty = self.log.held(op).is_none();
-                self.op_acknowledged = if is_empty {
-                    self.log.last_empty(op, limit)
-                } else {
-                    op
+                self.op_acknowledged = match held {
+                    None => self.log.last_empty(op, limit),
+                    Some(_) => op,
                 };
+                self.passed_over = self.op_acknowledged;
                 continue;
+            }
+            if op == self.awaited && op <= self.commit_max {
+                // Committed without it.
+                self.op_acknowledged = op;
+                continue;
+            }
+            if !self.holes_are_recorded(cx) {
+                return;
             }
             if !cx.plane.may_acknowledge() {
                 self.timers.wake_at(self.timers.now() + 1);
@@ -264,6 +277,22 @@ impl Replica {
             self.acknowledge(op, cx);
             self.op_acknowledged = op;
         }
+    }
+
+    /// Acknowledgements begin above what is committed: notes how far holes reach below.
+    pub(crate) fn note_holes(&mut self) {
+        let mut op = self.op_acknowledged;
+        while op > self.commit_min && self.log.held(op).is_some() {
+            op = Op(op.0 - 1);
+        }
+        if op > self.commit_min {
+            self.passed_over = self.passed_over.max(op);
+        }
+    }
+
+    /// Whether a restart would know of the view and of its log.
+    fn is_recorded(&self) -> bool {
+        self.view_is_durable() && self.log_view_is_durable()
     }
 
     /// Whether `op` is held as the plane asks, and is known to be of this view's log. What a
@@ -292,8 +321,7 @@ impl Replica {
         if op > self.op_acknowledged {
             return;
         }
-        let is_recorded = self.view_is_durable() && self.log_view_is_durable();
-        let may = is_recorded && cx.plane.may_acknowledge();
+        let may = self.is_recorded() && self.holes_are_recorded(cx) && cx.plane.may_acknowledge();
         if !self.log.is_durable(op) {
             if let Some(held) = self.log.held_mut(op) {
                 held.acknowledge_due = true;
@@ -306,8 +334,11 @@ impl Replica {
     /// The entry was applied and evicted. What is committed at an op is one prepare, and the
     /// log of every later view has it, so the one the primary sends is the one applied here.
     fn acknowledge_evicted<P: Plane>(&mut self, header: &PrepareHeader, cx: &mut Context<'_, P>) {
-        let is_recorded = self.view_is_durable() && self.log_view_is_durable();
-        if is_recorded && cx.plane.may_acknowledge() && header.op() > Op::ZERO {
+        if self.is_recorded()
+            && self.holes_are_recorded(cx)
+            && cx.plane.may_acknowledge()
+            && header.op() > Op::ZERO
+        {
             self.send_prepare_ok_applied(header, cx.out);
         }
     }

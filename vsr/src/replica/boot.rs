@@ -106,9 +106,14 @@ impl Replica {
             pending: Pending::new(Record {
                 view: boot.view,
                 log_view: boot.log_view,
+                // It may be lower than what the log taught since.
+                commit: Op::ZERO,
             }),
             acknowledgements: crate::outbound::Acknowledgements::default(),
             op_acknowledged: Op::ZERO,
+            awaited: Op::ZERO,
+            passed_over: Op::ZERO,
+            holes_to_record: Op::ZERO,
             connected: ReplicaSet::all(config.replica_count),
             halted: None,
             ignored: IgnoredCounts::new(),

@@ -16,7 +16,7 @@ use crate::status::{Ignored, Status};
 impl Replica {
     /// Whether the superblock says what it should.
     pub(crate) fn view_is_durable(&self) -> bool {
-        self.pending.durable() == self.record() || mutated!(ViewBeforeRecord)
+        self.pending.durable().has_views_of(&self.record()) || mutated!(ViewBeforeRecord)
     }
 
     /// Whether a restart would know that this replica has the log of its log view.
@@ -24,31 +24,53 @@ impl Replica {
         self.pending.durable().log_view == self.log_view
     }
 
+    /// Whether a restart would know how far the holes reach that lie below what is acknowledged
+    /// here: what stands behind them in the file may become unreadable, and is not to be denied.
+    /// If not, that is recorded before anything is acknowledged.
+    pub(crate) fn holes_are_recorded<P: Plane>(&mut self, cx: &mut Context<'_, P>) -> bool {
+        let is_recorded = self.passed_over <= self.pending.durable().commit;
+        if !is_recorded {
+            self.holes_to_record = self.passed_over;
+            self.request_persist(cx);
+        }
+        is_recorded
+    }
+
     /// What the superblock should say. The log view of an adopted log is recorded once that log
     /// is complete here.
     fn record(&self) -> Record {
         // A record that was asked for is on its way, and records never go back.
-        let recorded = self.pending.requested().log_view;
+        let recorded = self.pending.requested();
         let log_view = if self.is_completing() && !mutated!(LogViewBeforeBodies) {
-            recorded
+            recorded.log_view
         } else {
             self.log_view
         };
-        Record {
+        let commit = recorded.commit;
+        let record = Record {
             view: self.view,
             log_view,
+            commit,
+        };
+        if record.has_views_of(&recorded) && self.holes_to_record <= commit {
+            return record;
+        }
+        Record {
+            commit: self.commit_logged,
+            ..record
         }
     }
 
     /// Asks for the superblock write that is due, if one is.
     pub(crate) fn request_persist<P: Plane>(&mut self, cx: &mut Context<'_, P>) {
-        let Record { view, log_view } = self.record();
+        let record = self.record();
         let now = self.timers.now();
-        if self
-            .pending
-            .take_persist_request(Record { view, log_view }, now)
-        {
-            let commit_max = self.commit_logged;
+        if self.pending.take_persist_request(record, now) {
+            let Record {
+                view,
+                log_view,
+                commit: commit_max,
+            } = record;
             cx.out.push(Output::PersistView {
                 view,
                 log_view,

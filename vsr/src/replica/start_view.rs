@@ -111,6 +111,7 @@ impl Replica {
         // for those ops too.
         let uncommitted_low = self.op_head.0.saturating_sub(PIPELINE_MAX);
         self.op_acknowledged = header.commit().max(biplane_wire::Op(uncommitted_low));
+        self.note_holes();
         self.stop_view_change_timers();
         self.timers.stop(TimerName::Prepare);
         self.timers.stop(TimerName::Commit);
