@@ -1,4 +1,4 @@
-//! Large writes around the page cache.
+//! Large writes and reads around the page cache.
 //!
 //! What a plane flushes is rarely read from the file: consumers that keep up are served from
 //! memory. Copied into the page cache, each of its pages must be found, backed by the host when it
@@ -10,25 +10,29 @@
 //! what it has of that block first. The bytes behind the last whole block take the usual way.
 //!
 //! The page cache takes a burst faster than most disks, so whoever has requests waiting uses it.
+//!
+//! So what a peer catches up with is rarely in the page cache, and is read once. What the page
+//! cache has of a large read comes from there; the rest comes around it as well.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use biplane_journal::Chunk;
+use biplane_journal::{Chunk, ReadBuffer, ReadBytes};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::execute::read_at;
 
 /// Position, length and memory of such a write are multiples of this: no disk in use has larger
 /// blocks, and it is the size of a page.
 const BLOCK: usize = 4096;
-/// Smaller writes gain nothing.
+/// Smaller writes and reads gain nothing.
 const WORTH: usize = 256 << 10;
 /// Bytes of one system call.
 const PIECE: usize = 1 << 20;
 
-/// The buffer of one disk thread.
+/// The buffer of one disk thread for writes.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     memory: Vec<u8>,
@@ -39,6 +43,41 @@ impl Direct {
     /// Whether a write of `len` bytes should go this way.
     pub(super) fn is_worth(&self, len: usize) -> bool {
         len >= WORTH && !self.is_refused
+    }
+
+    /// Whether a read of `len` bytes from `offset` should go this way.
+    pub(super) fn is_worth_reading(&self, offset: u64, len: usize) -> bool {
+        self.is_worth(len) && offset.is_multiple_of(BLOCK as u64)
+    }
+
+    /// Reads `len` bytes, or as many as there are until the file ends, from `offset`, which is the
+    /// beginning of a block.
+    ///
+    /// Nobody else may use the open file meanwhile: how it reads is changed and changed back.
+    pub(super) fn read(&mut self, file: &File, offset: u64, len: usize) -> io::Result<ReadBytes> {
+        // Whole blocks are read, to the beginning of one in memory.
+        let mut buffer = ReadBuffer::zeroed(len.next_multiple_of(BLOCK) + BLOCK);
+        let start = buffer.as_bytes().as_ptr().align_offset(BLOCK);
+        let blocks = &mut buffer.as_mut_bytes()[start..][..len.next_multiple_of(BLOCK)];
+        let cached = read_cached(file, &mut blocks[..len], offset);
+        let mut read = cached / BLOCK * BLOCK;
+        if cached < len {
+            let (rest, at) = (&mut blocks[read..], offset + read as u64);
+            match read_around(file, rest, at) {
+                Ok(more) => read += more,
+                Err(error) => {
+                    self.refuse(error)?;
+                    read += read_at(file, at, rest)?;
+                }
+            }
+        } else {
+            read = cached;
+        }
+        let range = start..start + read.min(len);
+        buffer
+            .freeze()
+            .slice(range)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Writes the chunks back to back from `offset`. `false` when the file system refuses, now and
@@ -105,6 +144,40 @@ fn write_around(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     written
 }
 
+/// What the page cache has, from the first byte on, without waiting for the disk.
+fn read_cached(file: &File, buf: &mut [u8], at: u64) -> usize {
+    let mut done = 0;
+    while done < buf.len() {
+        let mut rest = [io::IoSliceMut::new(&mut buf[done..])];
+        match preadv2(file, &mut rest, at + done as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => done += read,
+        }
+    }
+    done
+}
+
+fn read_around(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, flags | OFlags::DIRECT)?;
+    let mut done = 0;
+    let read = loop {
+        match file.read_at(&mut buf[done..], at + done as u64) {
+            Ok(read) => {
+                done += read;
+                // What ends within a block is the end of the file.
+                if read == 0 || done == buf.len() || !done.is_multiple_of(BLOCK) {
+                    break Ok(done);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    fcntl_setfl(file, flags)?;
+    read
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -154,6 +227,34 @@ mod tests {
         expected.resize(at, 0);
         expected.extend(bytes);
         assert!(fs::read(&path).expect("read") == expected);
+        let flags = fcntl_getfl(&file).expect("flags");
+        assert!(!flags.contains(OFlags::DIRECT), "{flags:?}");
+    }
+
+    #[test]
+    fn every_block_and_length_is_read_whether_the_page_cache_has_it_or_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, _) = file(&folder);
+        let mut direct = Direct::default();
+        let (data, bytes) = chunks(&[2 * PIECE, BLOCK + 77]);
+        assert!(direct.write(&file, 0, &data).expect("written"));
+        for round in 0..2 {
+            for offset in [0, BLOCK, PIECE + 3 * BLOCK, 2 * PIECE + BLOCK, 4 * PIECE] {
+                for len in [0, 1, BLOCK, PIECE - 1, PIECE + 1, 4 * PIECE] {
+                    let read = direct.read(&file, offset as u64, len).expect("read");
+                    let end = (offset + len).min(bytes.len());
+                    let expected = bytes.get(offset..end).unwrap_or_default();
+                    assert!(
+                        read.as_bytes() == expected,
+                        "{round}: {len} bytes from {offset}"
+                    );
+                }
+            }
+            // In the second round the page cache has a part of it.
+            read_at(&file, PIECE as u64, &mut vec![0; PIECE / 2]).expect("read");
+        }
+        assert!(direct.is_worth_reading(BLOCK as u64, WORTH));
+        assert!(!direct.is_worth_reading(1, WORTH) && !direct.is_worth_reading(0, WORTH - 1));
         let flags = fcntl_getfl(&file).expect("flags");
         assert!(!flags.contains(OFlags::DIRECT), "{flags:?}");
     }

@@ -88,7 +88,11 @@ impl Worker {
                     .len()
                     .saturating_sub(offset)
                     .min(u64::from(len));
-                let mut buffer = ReadBuffer::zeroed(usize::try_from(left).unwrap_or(0));
+                let left = usize::try_from(left).unwrap_or(0);
+                if self.direct.is_worth_reading(offset, left) {
+                    return Ok(DiskReply::Data(self.direct.read(file, offset, left)?));
+                }
+                let mut buffer = ReadBuffer::zeroed(left);
                 let read = read_at(file, offset, buffer.as_mut_bytes())?;
                 buffer.truncate(read);
                 return Ok(DiskReply::Data(buffer.freeze()));
