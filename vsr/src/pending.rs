@@ -149,11 +149,12 @@ impl Pending {
     pub(crate) fn persisted(&mut self, view: View, log_view: View) {
         self.durable.view = self.durable.view.max(view);
         self.durable.log_view = self.durable.log_view.max(log_view);
-        if self.durable.has_views_of(&self.requested) {
-            self.durable.commit = self.requested.commit;
-        }
         self.requested.view = self.requested.view.max(view);
         self.requested.log_view = self.requested.log_view.max(log_view);
+        if self.durable.has_views_of(&self.requested) {
+            self.durable.commit = self.requested.commit;
+            (self.persist, self.failures) = (Persist::Settled, 0);
+        }
     }
 
     /// A write failed at tick `now`: ask again after 1, 2, 4 ... ticks, at most a second.
@@ -276,7 +277,6 @@ mod tests {
         assert!(!pending.take_persist_request(at(9), 0), "one at a time");
         pending.persisted(ONE.view, ONE.log_view);
         assert_eq!(pending.durable(), at(5));
-        pending.take_persist_request(at(5), 0);
         assert!(pending.take_persist_request(at(9), 0));
         assert_eq!(pending.durable(), at(5));
         pending.persist_failed(3);
