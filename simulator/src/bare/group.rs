@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biplane_journal::{DiskCompletion, DiskView, QueueId, WalOutput};
+use biplane_journal::{DiskCompletion, DiskView, Persist, QueueId, WalOutput};
 use biplane_repair::{
     Budget, GroupStatus, GroupView, HeldOp, Ingested, NoHistory, PlaneKind, PrepareSource,
     RepairLimits, RepairOutput, Requester, RequesterConfig, ServeFacts, TransferState, serve,
@@ -386,8 +386,12 @@ impl BareGroup {
                 log_view,
                 commit_max,
             } => {
-                self.store
-                    .persist(view, log_view, commit_max, &mut requests);
+                let store = &mut self.store;
+                let persist = store.persist(view, log_view, commit_max, &mut requests);
+                if persist == Persist::AlreadyDurable {
+                    let persisted = Input::ViewPersisted { view, log_view };
+                    self.replica.step(persisted, &mut self.plane, more);
+                }
             }
             Output::Promoted { .. } | Output::Transfer(_) | Output::Role(_) => {}
             Output::Denied { token, code, .. } => self.deny(token, code, out),

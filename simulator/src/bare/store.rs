@@ -2,7 +2,7 @@
 
 use biplane_journal::{
     AppendRefusal, DiskCompletion, DiskOp, DiskPath, DiskRequest, DiskView, Entry, Identity,
-    QueueId, RecordForm, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalOutput,
+    Persist, QueueId, RecordForm, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalOutput,
     load_superblock, recover,
 };
 use biplane_vsr::{Boot, Durability, LogEntry, Start};
@@ -153,14 +153,15 @@ impl Store {
         log_view: View,
         commit_max: Op,
         out: &mut Vec<DiskRequest>,
-    ) {
+    ) -> Persist {
         let mut record = SuperblockRecord::fresh(self.identity);
         record.view = view;
         record.log_view = log_view;
         record.commit_max = commit_max;
         let mut requests = Vec::new();
-        let _ = self.superblock.persist(record, &mut requests);
+        let persist = self.superblock.persist(record, &mut requests);
         self.pass(requests, out);
+        persist
     }
 
     /// Appends; what became durable by it at once is among the events. Refused with an error.

@@ -267,7 +267,7 @@ impl Replica {
                 self.op_acknowledged = op;
                 continue;
             }
-            if !self.holes_are_recorded(cx) {
+            if !self.holes_are_recorded(op, cx) {
                 return;
             }
             if !cx.plane.may_acknowledge() {
@@ -321,7 +321,8 @@ impl Replica {
         if op > self.op_acknowledged {
             return;
         }
-        let may = self.is_recorded() && self.holes_are_recorded(cx) && cx.plane.may_acknowledge();
+        let may =
+            self.is_recorded() && self.holes_are_recorded(op, cx) && cx.plane.may_acknowledge();
         if !self.log.is_durable(op) {
             if let Some(held) = self.log.held_mut(op) {
                 held.acknowledge_due = true;
@@ -335,7 +336,7 @@ impl Replica {
     /// log of every later view has it, so the one the primary sends is the one applied here.
     fn acknowledge_evicted<P: Plane>(&mut self, header: &PrepareHeader, cx: &mut Context<'_, P>) {
         if self.is_recorded()
-            && self.holes_are_recorded(cx)
+            && self.holes_are_recorded(header.op(), cx)
             && cx.plane.may_acknowledge()
             && header.op() > Op::ZERO
         {

@@ -4,10 +4,11 @@
 //! applied while the superblock is still being written. When the write completes, the replica
 //! may be in another view or role, so every note is judged anew.
 
-use biplane_wire::View;
+use biplane_wire::{Op, View};
 
 use super::{Context, Handled, Replica};
 use crate::io::Output;
+use crate::log::Storage;
 use crate::mutation::mutated;
 use crate::pending::Record;
 use crate::plane::Plane;
@@ -26,9 +27,12 @@ impl Replica {
 
     /// Whether a restart would know how far the holes reach that lie below what is acknowledged
     /// here: what stands behind them in the file may become unreadable, and is not to be denied.
-    /// If not, that is recorded before anything is acknowledged.
-    pub(crate) fn holes_are_recorded<P: Plane>(&mut self, cx: &mut Context<'_, P>) -> bool {
-        let is_recorded = self.passed_over <= self.pending.durable().commit;
+    /// If not, that is recorded before `op` is acknowledged. Nothing stands in a file where the
+    /// log is in memory.
+    pub(crate) fn holes_are_recorded<P: Plane>(&mut self, op: Op, cx: &mut Context<'_, P>) -> bool {
+        let held = self.log.held(op);
+        let is_in_memory = held.is_some_and(|held| held.storage == Storage::Memory);
+        let is_recorded = is_in_memory || self.passed_over <= self.pending.durable().commit;
         if !is_recorded {
             self.holes_to_record = self.passed_over;
             self.request_persist(cx);
