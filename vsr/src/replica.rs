@@ -96,7 +96,15 @@ pub(crate) struct Elect {
     pub(crate) covered: Op,
     /// Ops that were taken from peers for this log. Until the view starts they are not of the
     /// log this replica votes with.
-    pub(crate) fetched: Vec<Op>,
+    pub(crate) fetched: Vec<Fetched>,
+}
+
+/// An op that an elect took from a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched {
+    pub(crate) op: Op,
+    /// It stands where something could not be read, which may have been acknowledged.
+    pub(crate) fills_damage: bool,
 }
 
 /// What was collected for the view being formed.

@@ -485,3 +485,31 @@ fn boot_refuses_what_contradicts_itself() {
         Err(biplane_vsr::OpenError::SingleDamaged { op: Op(2) })
     );
 }
+
+/// A replica that was away has a leftover right above what it applied, and more operations to fetch
+/// than it has room for. When the room is full the leftover comes next, and not what is far
+/// above for ever. Found by the simulator.
+#[test]
+fn a_leftover_is_settled_when_there_is_no_room_above_it() {
+    let shared = frames::chain(0, 1, 2, Checksum::ZERO, 1);
+    let parent = frames::identity(&shared[1]);
+    let own = frames::chain(0, 3, 3, parent, 1);
+    let log = frames::chain(1, 3, 400, parent, 2);
+    let kept = [&shared[..], &own[..]].concat();
+    let mut backup = Solo::restarted(2, 0, 0, &kept);
+    let named = [log.last(), log.get(396)];
+    backup.feed(frames::start_view(1, (400, 400), 1, &named));
+    let mut asked = Vec::new();
+    for _ in 0..1_000 {
+        let Some(need) = backup.replica.repair_need() else {
+            break;
+        };
+        asked.push(need.from.0);
+        let from = usize::try_from(need.from.0 - 3).expect("small");
+        for prepare in log.iter().skip(from).take(16) {
+            backup.ingest(prepare);
+        }
+    }
+    let last = asked.last();
+    assert_eq!(backup.replica.commit_min(), Op(400), "asked for {last:?}");
+}

@@ -1,6 +1,7 @@
 //! Misfortunes: which fault strikes when, and which the promises of the cluster do not cover.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use biplane_wire::{GroupId, View};
 
@@ -11,6 +12,10 @@ use crate::faults::{FaultClass, Strike};
 use crate::machine::Cause;
 use crate::partitions::{Cuts, Shape};
 use crate::time::{MILLISECOND, Nanos, SECOND};
+
+/// The view in the header of a prepare. Its identity does not cover it, and a metadata log has no
+/// seal that would: gone bad, it may say that the record is not of the log it stands in.
+const VIEW_STAMP: Range<u64> = 52..56;
 
 impl World {
     fn mean(&self, class: FaultClass) -> Option<Nanos> {
@@ -302,7 +307,11 @@ impl World {
             return false;
         }
         let len = place.bytes.len() as u64;
-        let position = place.bytes.start as u64 + self.fault_prng.below(len);
+        let mut within = self.fault_prng.below(len);
+        if place.key.group.is_metadata() && VIEW_STAMP.contains(&within) {
+            within = VIEW_STAMP.end;
+        }
+        let position = place.bytes.start as u64 + within;
         let damage = Damage::Rot {
             at: (position % crate::disk::SECTOR) as u16,
             mask: 1 << self.fault_prng.below(8),

@@ -8,7 +8,7 @@
 use biplane_wire::{Checksum, Command, Message, Op, PrepareHeader, ReplicaId, prepare};
 
 use super::reconcile::is_same;
-use super::{Context, Elect, Replica};
+use super::{Context, Elect, Fetched, Replica};
 use crate::io::{Ingest, IngestRefusal, NeedKind, Output, RepairNeed};
 use crate::log::{Held, Trust, chains};
 use crate::mutation::mutated;
@@ -80,7 +80,8 @@ impl Replica {
         while hole <= to && self.log.held(hole).is_some() {
             hole = hole.next();
         }
-        if hole <= to {
+        // There is no room yet for what is far above.
+        if hole <= to && self.is_within_window(hole) {
             return Some((hole, to));
         }
         let mut op = first;
@@ -277,9 +278,10 @@ impl Replica {
         if let Err(reason) = cx.plane.accept(&prepare, Source::Repair) {
             return Ingest::Ignored(IngestRefusal::Plane(reason));
         }
+        let fills_damage = self.log.is_damaged(op);
         self.journal(prepare, trust, false, cx);
         match &mut self.votes.elect {
-            Some(elect) => elect.fetched.push(op),
+            Some(elect) => elect.fetched.push(Fetched { op, fills_damage }),
             None => self.extend_head(),
         }
         Ingest::Journaled

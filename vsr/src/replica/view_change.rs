@@ -8,7 +8,7 @@
 
 use biplane_wire::{DoViewChangeHeader, Op, StartViewChangeHeader, Suffix, Typed, View};
 
-use super::{Context, Elect, Handled, Replica};
+use super::{Context, Elect, Fetched, Handled, Replica};
 use crate::constants::VIEW_LAST;
 use crate::io::{Output, RoleChange};
 use crate::log::Trust;
@@ -63,13 +63,19 @@ impl Replica {
     /// Forgets votes and outcome of a view that did not start. What was fetched for its log is
     /// not of the log this replica last worked in: it was never acknowledged, and passed off as
     /// a part of that log it would contradict those who have the rest of it. What is committed
-    /// is part of every log.
+    /// is part of every log. Where it took the place of something unreadable, that may have been
+    /// acknowledged, and may have been the same: nothing is said of it.
     pub(crate) fn abandon_election(&mut self) {
         let votes = std::mem::take(&mut self.votes);
         let fetched = votes.elect.into_iter().flat_map(|elect| elect.fetched);
-        for op in fetched.filter(|op| *op > self.commit_max && !mutated!(FetchedIsOwn)) {
+        let commit_max = self.commit_max;
+        let uncommitted = fetched.filter(|it| it.op > commit_max && !mutated!(FetchedIsOwn));
+        for Fetched { op, fills_damage } in uncommitted {
             if let Some(held) = self.log.held_mut(op) {
-                held.trust = Trust::Stray;
+                held.trust = match fills_damage {
+                    true => Trust::Suspect,
+                    false => Trust::Stray,
+                };
             }
         }
     }
