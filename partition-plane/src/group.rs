@@ -131,6 +131,8 @@ impl Group {
         }
         self.advance_repair(context);
         self.maintain(context);
+        // A superblock that need not be written any more made the replica speak again.
+        self.translate(context);
     }
 
     /// Turns vsr's outputs into effects of the plane.
@@ -247,7 +249,7 @@ impl Group {
             return self.prospect_at(now, now + 1);
         }
         if was_disturbed {
-            self.is_at_rest = self.replica.is_normal() && !self.cold.is_looking();
+            self.is_at_rest = self.replica.is_normal() && !self.cold.is_busy();
         }
         let wake = (now + self.replica.ticks_to_wake())
             .min(self.retention_at)
@@ -356,7 +358,7 @@ impl Group {
     /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
     /// idle groups share one processor.
     pub(crate) fn is_quiet(&self, now: u64) -> bool {
-        self.is_still(now) && !self.cold.is_looking()
+        self.is_still(now) && !self.cold.is_busy()
     }
 
     /// The same but for a look at the peers, which knows when it goes on.
@@ -376,6 +378,7 @@ impl Group {
             && self.polls.is_idle()
             && !self.state.offsets.is_dirty()
             && self.superblock.failures() == 0
+            && !self.log.is_syncing()
             && !self.home.is_failing()
     }
 

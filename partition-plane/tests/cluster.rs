@@ -380,3 +380,56 @@ fn restart_of_all_keeps_what_the_next_primary_has_alone_or_with_others() {
         assert_eq!(world.all_messages(at), expected, "node {at}");
     }
 }
+
+/// After a restart of all, a backup that lost the newest messages has not had its look at the
+/// primary yet when a position is stored. That the log has begun says nothing about messages
+/// below it: should this backup lead later, it would mint where they are.
+#[test]
+fn a_position_stored_after_a_restart_of_all_does_not_end_the_look_for_messages() {
+    for delay in (0..60).step_by(2) {
+        for loser in 0..3 {
+            let limits = Limits {
+                flush_delay_ticks: 3,
+                ..Limits::tiny()
+            };
+            let mut world = World::new(3, limits, spec(TopicOptions::default()), 1);
+            for n in 0..20 {
+                world.send(&[text(n)]);
+            }
+            world.converge(200);
+            for at in 0..3 {
+                world.crash(at, at == loser);
+            }
+            for at in 0..3 {
+                world.boot(at);
+            }
+            // The look of the loser is not answered for a while.
+            let others: Vec<usize> = (0..3).filter(|at| *at != loser).collect();
+            let accepts = |world: &World| world.primary().is_some();
+            assert!(world.run_until(600, accepts), "{}", world.picture());
+            world.tick(delay);
+            world.confirms = true;
+            for number in 1..200 {
+                let Some(at) = world.primary() else { continue };
+                let key = ConsumerKey::Consumer(1);
+                let token = world.submit(at, store_request(0x77, number, key, 0));
+                world.run_until(20, |world| world.answers.contains_key(&token));
+                if world
+                    .answers
+                    .remove(&token)
+                    .is_some_and(|it| it.status() == 0)
+                {
+                    break;
+                }
+                world.tick(1);
+            }
+            world.tick(1500);
+            let all = world.all_messages(others[0]);
+            assert_eq!(all.len(), 20, "{loser} {delay}: {}", world.picture());
+            for at in 0..3 {
+                let found = world.all_messages(at).len();
+                assert_eq!(found, 20, "{at} of {loser} {delay}: {}", world.picture());
+            }
+        }
+    }
+}

@@ -3,7 +3,10 @@
 mod support;
 
 use biplane_journal::{DiskErrorKind, DiskVerb, Fault, MemoryDisk};
-use biplane_partition_plane::{GroupSpec, Input, Limits, TopicOptions};
+use biplane_partition_plane::{
+    ConsumerKey, DurabilityPolicy, GroupSpec, Input, Limits, TopicOptions,
+};
+use biplane_wire::Command;
 use support::world::World;
 use support::*;
 
@@ -88,4 +91,137 @@ fn a_segment_that_was_to_be_kept_and_is_gone_is_pulled() {
     world.converge(4000);
     let last = world.all_messages(backup).last().map(|(offset, _)| *offset);
     assert_eq!(last, Some(89));
+}
+
+/// Power fails at any step of an install, at a replica of a topic that persists. Where the
+/// messages have their names already and the stored positions do not, the next repair finds that
+/// the messages connect to what a peer still has; the positions are not for lost.
+#[test]
+fn an_install_that_was_cut_short_is_done_again_with_its_positions() {
+    let options = TopicOptions {
+        segment_size: 1500,
+        durability: DurabilityPolicy::Persisted,
+        consumer_offset_durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
+    let mut cuts = 0;
+    for steps in (10..400).step_by(2) {
+        let mut world = World::new(3, Limits::tiny(), spec(options.clone()), 1);
+        let mut number = 0;
+        let mut send = |world: &mut World, count: u64| {
+            for _ in 0..count {
+                number += 1;
+                world.send(&[text(number)]);
+            }
+        };
+        send(&mut world, 30);
+        for id in 1..=3 {
+            let at = world.primary().unwrap();
+            let key = ConsumerKey::Consumer(id);
+            world.submit(
+                at,
+                store_request(0x77, u64::from(id), key, 10 + u64::from(id)),
+            );
+            world.settle();
+        }
+        // The positions are below what peers keep of their logs.
+        send(&mut world, 20);
+        world.converge(200);
+        let primary = world.primary().unwrap();
+        let backup = (primary + 2) % 3;
+        let positions = |world: &World, at: usize| {
+            let plane = world.nodes[at].plane.as_ref().unwrap();
+            plane.stored_offsets(group())
+        };
+        assert_eq!(positions(&world, primary).len(), 3);
+        world.crash(backup, false);
+        world.nodes[backup].disk = MemoryDisk::new();
+        world.nodes[backup].disk.halt_after(steps);
+        world.boot(backup);
+        world.tick(400);
+        let is_cut = world.nodes[backup].disk.in_flight() > 0;
+        world.crash(backup, true);
+        world.boot(backup);
+        world.converge(3000);
+        assert_eq!(
+            positions(&world, backup),
+            positions(&world, primary),
+            "step {steps}"
+        );
+        if !is_cut {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 20, "an install has many steps: {cuts}");
+}
+
+/// A primary without messages holds operations that continue them. Its backup has applied the
+/// first and could give it the messages below; of the second it does not know that it is
+/// committed, because heartbeats name what the primary has applied.
+#[test]
+fn a_primary_takes_a_state_that_its_own_log_continues() {
+    let mut world = world();
+    for n in 0..30 {
+        world.send(&[text(n)]);
+    }
+    world.converge(50);
+    let full = world.primary().unwrap();
+    let bare = (full + 1) % 3;
+    for at in 0..3 {
+        world.crash(at, false);
+    }
+    // Two come back, one of them with an empty disk, and no state goes from one to the other.
+    world.nodes[bare].disk = MemoryDisk::new();
+    world.lost = vec![Command::StateTransferTarget];
+    world.boot(full);
+    world.boot(bare);
+    let apart = [(full, bare), (bare, full)];
+    let change_view = |world: &mut World, leader: usize| {
+        for _ in 0..20 {
+            if world.run_until(300, |world| world.primary() == Some(leader)) {
+                return;
+            }
+            world.cut.extend(apart);
+            world.tick(60);
+            world.cut.clear();
+        }
+        panic!("node {leader} leads: {}", world.picture());
+    };
+    change_view(&mut world, full);
+    // The other refuses the first message, which continues what it lacks, until a view starts
+    // with it.
+    let committed = |world: &World| world.status(full).unwrap().commit_min.0;
+    let has_one = |world: &World| world.status(full).unwrap().head.0 == 1;
+    for number in 1..100 {
+        world.submit(full, send_request(0x66, number, &[text(30)]));
+        if world.run_until(10, has_one) {
+            break;
+        }
+    }
+    for _ in 0..10 {
+        if world.run_until(60, |world| committed(world) > 0) {
+            break;
+        }
+        world.cut.extend(apart);
+        world.tick(60);
+        world.cut.clear();
+        change_view(&mut world, full);
+    }
+    assert_eq!(committed(&world), 1);
+    // The acknowledgement of the second is lost, and the other leads.
+    world.cut.push((bare, full));
+    world.submit(full, send_request(0x66, 1000, &[text(31)]));
+    let has_both = |world: &World| world.status(bare).unwrap().head.0 == 2;
+    assert!(world.run_until(40, has_both), "{}", world.picture());
+    world.cut.extend(apart);
+    world.tick(60);
+    world.cut.clear();
+    change_view(&mut world, bare);
+    world.tick(100);
+    assert_eq!(committed(&world), 1, "{}", world.picture());
+    assert_eq!(world.status(bare).unwrap().commit_max.0, 2);
+    world.lost.clear();
+    world.converge(4000);
+    assert_eq!(world.all_messages(bare).len(), 32);
 }

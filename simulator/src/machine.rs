@@ -309,6 +309,11 @@ pub trait Machine {
         }
     }
 
+    /// Where the messages applied here end, for groups that have messages.
+    fn next_offset(&self, _group: GroupId) -> Option<u64> {
+        None
+    }
+
     /// A digest of what a group remembers of its clients: who is logged in under which epoch,
     /// and up to which request each was served. Zero where a restart may forget it.
     fn sessions(&self, _group: GroupId) -> u64 {

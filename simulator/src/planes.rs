@@ -260,6 +260,11 @@ impl Machine for PlanesNode {
         xxh3(format!("{offsets:?} {current:?}").as_bytes())
     }
 
+    fn next_offset(&self, group: GroupId) -> Option<u64> {
+        let status = self.partitions.status(group)?;
+        Some(status.committed_next)
+    }
+
     fn sessions(&self, group: GroupId) -> u64 {
         if !group.is_metadata() {
             return 0;

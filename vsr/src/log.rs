@@ -237,7 +237,9 @@ impl Log {
         }
     }
 
-    pub(crate) fn checksum(&self, op: Op) -> Option<Checksum> {
+    /// Identity of what is held for `op`, whether it is trusted or not.
+    #[must_use]
+    pub fn checksum(&self, op: Op) -> Option<Checksum> {
         self.held(op).map(Held::checksum)
     }
 

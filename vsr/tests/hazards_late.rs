@@ -174,6 +174,26 @@ fn h24_absence_after_a_restart_is_a_denial() {
     );
 }
 
+/// A leader that lost its disk wrote an op of its own before it heard of the log the others have,
+/// and got ops of that log above it. Times that do not rise show that they are not of one log,
+/// also where the op between them is gone: a vote with both would not decode.
+#[test]
+fn own_op_that_is_younger_than_the_log_above_it_is_not_shown() {
+    let log = frames::chain(0, 1, 4, Checksum::ZERO, 1);
+    let mut header = *log[0].header::<PrepareHeader>();
+    header.set_timestamp(log[3].header::<PrepareHeader>().timestamp() + 1);
+    let own = biplane_wire::prepare::build_with_body(header, log[0].body());
+    let held = [own, log[2].clone(), log[3].clone()];
+    let mut replica = Solo::restarted(2, 0, 0, &held);
+    replica.tick(30);
+    replica.feed(frames::start_view_change(0, 1));
+    let vote = vote(&mut replica);
+    let suffix = Suffix::of_do_view_change(&vote).expect("decodes");
+    let shown = |op| suffix.at(Op(op)).expect("in the window");
+    assert!(shown(4).present && shown(3).present);
+    assert!(shown(1).header.is_none() && !shown(1).nack && !shown(1).present);
+}
+
 /// A journal entry that cannot be read may have been acknowledged: no denial, no cut.
 #[test]
 fn damaged_entry_is_neither_denied_nor_offered() {

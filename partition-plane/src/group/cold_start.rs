@@ -38,7 +38,8 @@ const DORMANT_PATIENCE: u64 = 100;
 /// The look at the peers.
 #[derive(Debug, Default)]
 pub(crate) struct ColdStart {
-    /// Whether this replica was opened on files of an earlier run, without a log.
+    /// Whether this replica was opened on files of an earlier run, without a log, and no log has
+    /// said yet where its messages end.
     possible: bool,
     stage: Look,
     /// Who was asked in this round said that it cannot answer now.
@@ -49,6 +50,8 @@ pub(crate) struct ColdStart {
 enum Look {
     #[default]
     NotNeeded,
+    /// The log has ops that are not here yet. They may turn out to say nothing of messages.
+    Waiting,
     /// Peers are asked one after the other.
     Asking {
         next: u8,
@@ -105,12 +108,23 @@ impl ColdStart {
                 asked: false,
                 ..
             } => Some(until),
-            Look::Asking { .. } | Look::Taking { .. } => Some(0),
+            Look::Waiting | Look::Asking { .. } | Look::Taking { .. } => Some(0),
         }
+    }
+
+    /// The log had messages, or a state of it was installed, or all were purged: from here on
+    /// repair and refused stamps tell when something is missing.
+    pub(super) fn decide(&mut self) {
+        self.possible = false;
     }
 
     /// Whether requests have to wait.
     pub(super) fn is_looking(&self) -> bool {
+        matches!(self.stage, Look::Asking { .. } | Look::Taking { .. })
+    }
+
+    /// Whether it has something to do, or may have soon.
+    pub(super) fn is_busy(&self) -> bool {
         self.stage != Look::NotNeeded
     }
 }
@@ -124,9 +138,22 @@ impl Group {
             && status.commit_max == Op::ZERO
     }
 
-    /// Nothing is known of the log there may have been.
+    /// Nothing is known of the log there may have been. Stored positions that came since say
+    /// nothing of the messages below them: with a log of those alone it may still be that others
+    /// have more, or less.
     fn has_no_log(&self) -> bool {
-        self.cold.possible && self.has_empty_log()
+        self.cold.possible && (self.has_empty_log() || self.has_only_positions())
+    }
+
+    /// The log has no hole above what is applied, and no messages.
+    fn has_only_positions(&self) -> bool {
+        let status = self.replica.status();
+        let unapplied = &self.state.unapplied;
+        let mut open = status.commit_min.0 + 1..=status.op_head.max(status.commit_max).0;
+        status.status == vsr::Status::Normal
+            && unapplied.last_next().is_none()
+            && !unapplied.has_marker()
+            && open.all(|op| self.replica.log().contains(Op(op)))
     }
 
     /// Whether there is nothing here for a peer that looks around, neither now nor later: no log,
@@ -165,19 +192,30 @@ impl Group {
                 until: context.now,
                 asked: false,
             },
+            false if context.node.is_replicated() => self.not_now(),
             false => Look::NotNeeded,
         };
+    }
+
+    /// There is a log: whether that ends the look, or only what comes of it will tell.
+    fn not_now(&self) -> Look {
+        match self.cold.possible && self.replica.is_normal() {
+            true => Look::Waiting,
+            false => Look::NotNeeded,
+        }
     }
 
     pub(super) fn tick_cold_start(&mut self, context: &mut Context<'_>) {
         let busy = self.transfer.is_busy(&self.puller);
         match self.cold.stage {
             Look::NotNeeded => {}
+            Look::Waiting => self.begin_cold_start(context),
             Look::Taking { .. } if busy => {}
             Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
             Look::Asking { asked, .. } if !self.has_no_log() => {
-                // A log came up by itself: repair and refused stamps decide from here on.
-                self.cold.stage = Look::NotNeeded;
+                // A log came up by itself: repair and refused stamps decide from here on, once
+                // there are messages in it.
+                self.cold.stage = self.not_now();
                 if asked && busy {
                     self.cancel_transfer(context);
                 }

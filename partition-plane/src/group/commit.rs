@@ -78,6 +78,7 @@ impl Group {
         if batch.base_offset == expected {
             self.state.marks = Vec::new();
             self.state.is_replaying = false;
+            self.cold.decide();
             return true;
         }
         let (op, base_offset) = (header.op(), batch.base_offset);
@@ -93,6 +94,7 @@ impl Group {
         // before it is another history, as is one that differs from what is here.
         let is_replay = self.state.is_replaying && next <= expected;
         if is_replay && !self.state.contradicts(&batch) {
+            self.cold.decide();
             return true;
         }
         if base_offset == 0 {
@@ -227,6 +229,7 @@ impl Group {
             return;
         }
         self.forget_resident(context);
+        self.cold.decide();
         self.state.forget_through(to);
         let commit_max = self.replica.commit_max();
         let out: &mut Vec<vsr::Output> = &mut context.scratch.vsr;

@@ -28,6 +28,7 @@ impl Group {
             // primary of a cluster with a slow backup has no other way to tell.
             ReplicaFrame::Prepare(_) | ReplicaFrame::RepairPrepare(_)
                 if !self.replica.is_primary() && self.is_overfull(context) => {}
+            ReplicaFrame::Prepare(ref typed) if !self.has_log_room(typed.header(), context) => {}
             ReplicaFrame::Prepare(_)
             | ReplicaFrame::PrepareOk(_)
             | ReplicaFrame::StartViewChange(_)

@@ -167,6 +167,7 @@ impl Group {
             }
             InstallStep::RemoveSegments => {
                 let mut steps = self.removal_of_segments();
+                steps.extend(self.syncs_of_kept());
                 self.forget_log(context);
                 steps.push(sync_dir);
                 Some(steps)
@@ -239,6 +240,17 @@ impl Group {
             ]
         });
         paths.map(|path| DiskOp::Remove { path }).collect()
+    }
+
+    /// The log will go on from what is installed: segments that stay have to be synced like those
+    /// that come.
+    fn syncs_of_kept(&self) -> Vec<DiskOp> {
+        let installing = self.transfer.installing.iter();
+        let kept = installing
+            .flat_map(|installing| &installing.kept)
+            .filter(|_| self.log.has_found_segments());
+        let paths = kept.flat_map(|start| [self.paths.log(*start), self.paths.index(*start)]);
+        paths.map(|path| DiskOp::Sync { path }).collect()
     }
 
     fn forget_log(&mut self, context: &mut Context<'_>) {
@@ -323,10 +335,12 @@ impl Group {
             .transfer
             .installing
             .as_ref()
-            .map(|i| i.plan.commit_op());
-        self.state
-            .unapplied
-            .forget_through(commit_op.unwrap_or_default());
+            .map(|i| i.plan.commit_op())
+            .unwrap_or_default();
+        if commit_op > Op::ZERO {
+            self.cold.decide();
+        }
+        self.state.unapplied.forget_through(commit_op);
         self.state.follow_log();
         self.state.unbacked = 0;
         self.state.retained_from = 0;

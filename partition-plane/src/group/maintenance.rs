@@ -75,7 +75,7 @@ impl Group {
     }
 
     /// The primary, or, for the primary itself, the next replica that is there.
-    fn whom_to_ask(&self, primary: ReplicaId, context: &Context<'_>) -> ReplicaId {
+    pub(super) fn whom_to_ask(&self, primary: ReplicaId, context: &Context<'_>) -> ReplicaId {
         let identity = context.node.identity;
         if primary != identity.replica {
             return primary;

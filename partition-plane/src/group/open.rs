@@ -78,6 +78,7 @@ impl Group {
             .superblock
             .record
             .map_or(0, |record| record.offset_frontier);
+        let found = recovered.segments.iter().any(|segment| segment.size > 0);
         let segments = Segments::recovered(recovered.segments, spec.options.segment_size);
         let stats = PartitionStats::of(&segments);
         let mut group = Self {
@@ -103,7 +104,7 @@ impl Group {
                 log_view,
             }),
             superblock,
-            log: LogGlue::new(wal, commit_min),
+            log: LogGlue::new(wal, commit_min, found),
             transfer: TransferIn::default(),
             raise: None,
             cold: ColdStart::new(begin == Begin::Used && !persisted),

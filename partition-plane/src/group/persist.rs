@@ -2,7 +2,10 @@
 //! superblock, and, for topics with a persisted policy, every prepare in the prepare log
 //! (chapter 06 sections 2.2, 3.3 and 7.2).
 
-use biplane_journal::{AppendRefusal, DiskCompletion, DiskOp, SuperblockRecord, Wal, WalOutput};
+use biplane_journal::{
+    AppendRefusal, DiskCompletion, DiskError, DiskErrorKind, DiskOp, DiskReply, SuperblockRecord,
+    Wal, WalOutput,
+};
 use biplane_vsr as vsr;
 use biplane_wire::{Message, Op, PrepareHeader, View};
 
@@ -11,6 +14,10 @@ use crate::admission::LogRoom;
 use crate::context::{Context, Node};
 use crate::io::Output;
 use crate::recovery::incarnation_mark;
+use crate::script::{Progress, Script};
+
+/// At least what a record of the log has beside its frame.
+const RECORD_OVERHEAD: u64 = 64;
 
 /// The prepare log of a group that has one.
 pub(crate) struct LogGlue {
@@ -19,15 +26,32 @@ pub(crate) struct LogGlue {
     checkpoint: Op,
     /// Op through which the log was last drained.
     drained: Op,
+    /// Segments were found by a restart. What a process wrote and did not live to sync looks
+    /// like the rest, and must be synced before the log may forget it.
+    found: bool,
+    /// That sync, while it is under way.
+    syncing: Option<Script>,
 }
 
 impl LogGlue {
-    pub(crate) fn new(wal: Option<Wal>, checkpoint: Op) -> Self {
+    pub(crate) fn new(wal: Option<Wal>, checkpoint: Op, found: bool) -> Self {
         Self {
             wal,
             checkpoint,
-            drained: checkpoint,
+            drained: Op::ZERO,
+            found,
+            syncing: None,
         }
+    }
+
+    /// Whether files that were found are being synced.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
+    }
+
+    /// Whether a segment that stays may have bytes that are not synced.
+    pub(crate) fn has_found_segments(&self) -> bool {
+        self.found && self.wal.is_some()
     }
 
     /// Whether more than half of the log's budget is taken.
@@ -40,7 +64,7 @@ impl LogGlue {
     pub(crate) fn room(&self, node: &Node) -> Option<LogRoom> {
         self.wal.as_ref().map(|wal| LogRoom {
             frame_bytes_max: node.limits.wal_prepare_bytes_max,
-            free_bytes: wal.free_bytes(),
+            free_bytes: wal.free_bytes().saturating_sub(RECORD_OVERHEAD),
         })
     }
 }
@@ -115,15 +139,108 @@ impl Group {
         self.pass_log(outputs, context);
     }
 
-    /// Effects up to `through` are in synced files. When the log fills, a restart shall begin
-    /// there: the superblock learns it first, then the log is drained.
-    pub(super) fn checkpoint_log(&mut self, through: Op, context: &mut Context<'_>) {
-        let behind = self.offset_writer.is_behind(&self.state.offsets);
-        if through <= self.log.checkpoint || behind || !self.log.is_filling(context.node) {
+    /// When the log fills, a restart shall begin where everything below is in synced files: the
+    /// superblock learns it first, then the log is drained. Looked at after every step, since
+    /// the last of these files may be a segment or a position.
+    pub(super) fn checkpoint_log(&mut self, context: &mut Context<'_>) {
+        if !self.log.is_filling(context.node) || self.files_are_busy() || self.log.is_syncing() {
             return;
         }
-        self.log.checkpoint = through;
+        let durable = self.superblock.durable();
+        let recorded = durable.map_or(Op::ZERO, |record| record.checkpoint_op);
+        if self.log.drained < self.log.checkpoint {
+            // A restart found a log that was not drained any more, or one that a purge has cut
+            // short, or the superblock is on its way.
+            if recorded >= self.log.checkpoint {
+                self.drain_log(self.log.checkpoint, context);
+            } else if self.superblock.is_idle() {
+                self.persist_frontier(context);
+            }
+            return;
+        }
+        let through = self.applied_in_files();
+        if through.is_none_or(|through| through <= self.log.checkpoint) {
+            return;
+        }
+        if self.log.found {
+            return self.sync_found_segments(context);
+        }
+        self.log.checkpoint = through.unwrap_or(self.log.checkpoint);
         self.persist_frontier(context);
+    }
+
+    /// The newest operation in memory whose effect is in files, as is that of all below it.
+    fn applied_in_files(&self) -> Option<Op> {
+        if self.offset_writer.is_behind(&self.state.offsets) {
+            return None;
+        }
+        let (resident, on_disk) = (&self.state.resident, self.segments.next_offset());
+        let first = resident.partition_point(|entry| entry.next_offset <= on_disk);
+        Some(resident.get(first.checked_sub(1)?)?.op)
+    }
+
+    fn sync_found_segments(&mut self, context: &mut Context<'_>) {
+        let names = self.segments.iter().map(|segment| segment.start);
+        let paths = names.flat_map(|start| [self.paths.log(start), self.paths.index(start)]);
+        let syncs = paths.map(|path| DiskOp::Sync { path });
+        let dir = DiskOp::SyncDir {
+            path: self.paths.dir().clone(),
+        };
+        let steps: Vec<DiskOp> = syncs.chain([dir]).collect();
+        self.log.syncing = Some(Script::start(self.queues.files(), steps, context));
+    }
+
+    pub(super) fn tick_log(&mut self, context: &mut Context<'_>) {
+        if let Some(script) = &mut self.log.syncing {
+            script.tick(context);
+        }
+    }
+
+    /// A completion that may belong to the sync of what a restart found.
+    pub(super) fn on_log_files_step(
+        &mut self,
+        token: u64,
+        result: &Result<DiskReply, DiskError>,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let Some(script) = &mut self.log.syncing else {
+            return false;
+        };
+        match script.complete(token, result, context) {
+            Progress::NotMine => return false,
+            Progress::Running => {}
+            Progress::Retrying(error) if error.kind == DiskErrorKind::NotFound => {
+                // Retention, a purge or a transfer took it: what is left is looked at anew.
+                self.log.syncing = None;
+            }
+            Progress::Retrying(error) => {
+                tracing::warn!(group = %self.spec.group, %error, "sync failed, will retry");
+            }
+            Progress::Done => (self.log.syncing, self.log.found) = (None, false),
+        }
+        true
+    }
+
+    /// Whether the log has room for a prepare that it does not hold. What stands above a hole
+    /// leaves room for what fills it: nothing is applied before, and nothing leaves the log.
+    pub(super) fn has_log_room(&self, prepare: &PrepareHeader, context: &Context<'_>) -> bool {
+        let Some(room) = self.log.room(context.node) else {
+            return true;
+        };
+        let size = u64::from(prepare.frame.size());
+        let reserve = room.frame_bytes_max as u64 + RECORD_OVERHEAD;
+        if room.free_bytes >= size + reserve {
+            return true;
+        }
+        let log = self.replica.log();
+        if log.checksum(prepare.op()) == Some(prepare.frame.checksum()) {
+            return true;
+        }
+        let mut next = self.replica.commit_min().next();
+        while next < prepare.op() && log.checksum(next).is_some() {
+            next = next.next();
+        }
+        next == prepare.op() && room.free_bytes >= size
     }
 
     fn drain_log(&mut self, checkpoint: Op, context: &mut Context<'_>) {

@@ -386,6 +386,7 @@ impl Group {
         self.abandon_polls(context);
         self.polls.forget_served();
         self.clients.forget_auto_commits();
+        self.cold.decide();
         self.flusher.abandon();
         self.segments = Segments::fresh(0, self.spec.options.segment_size);
         let state = &mut self.state;

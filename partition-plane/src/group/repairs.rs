@@ -156,6 +156,12 @@ impl Group {
                 RepairOutput::RaiseFloor { .. } if self.replica.commit_min() > Op::ZERO => {
                     self.arm_transfer(self.replica.primary(), context);
                 }
+                // Where the log is on disk a restart tells where it stands. Messages of operations
+                // that neither it nor the log has come from an install that was cut short before
+                // its positions were written: it is done again.
+                RepairOutput::RaiseFloor { .. } if self.state.persisted => {
+                    self.arm_transfer(self.whom_to_ask(self.replica.primary(), context), context);
+                }
                 // A window without messages says nothing about those below.
                 RepairOutput::RaiseFloor { to } if self.lacks_evidence(to) => {
                     self.arm_transfer(self.replica.primary(), context);
@@ -244,6 +250,14 @@ impl Group {
             return;
         }
         let content = held_op(header.op(), &prepare, self.state.purge_floor);
+        if !self.has_log_room(&header, context) {
+            // What it says of offsets counts all the same: it may be that a transfer is due.
+            if is_sound(&prepare) {
+                let outcome = Ingested::OutOfReach;
+                self.requester.on_ingested(header.op(), outcome, content);
+            }
+            return;
+        }
         let out = &mut context.scratch.vsr;
         let outcome = match self
             .replica

@@ -124,6 +124,7 @@ impl Group {
             }
             Flushed::NotMine => {
                 if !self.on_home_step(token, &result, context)
+                    && !self.on_log_files_step(token, &result, context)
                     && !self.on_purge_step(token, &result, context)
                 {
                     self.on_install_step(token, &result, context);
@@ -161,12 +162,6 @@ impl Group {
         self.unflushed_since = (self.unflushed_bytes > 0).then_some(context.now);
         if on_disk >= self.state.committed_next {
             self.flusher.forced = false;
-        }
-        let through = first
-            .checked_sub(1)
-            .and_then(|at| self.state.resident.get(at));
-        if let Some(through) = through.map(|entry| entry.op) {
-            self.checkpoint_log(through, context);
         }
         self.answer_flushed(on_disk, context);
     }
@@ -209,6 +204,7 @@ impl Group {
             self.write_offsets(context);
         }
         self.serve_wanted_offers(context);
+        self.checkpoint_log(context);
         self.evict(context);
     }
 
@@ -302,6 +298,7 @@ impl Group {
             self.superblock.tick(&mut context.scratch.disk);
             context.pass_disk();
         }
+        self.tick_log(context);
         if self.state.offsets.is_dirty() {
             self.write_offsets(context);
         }

@@ -2,11 +2,13 @@
 //! sections 3.7 and 3.11). [`super::install`] makes them current.
 
 use biplane_state_transfer::{
-    ConsumerOffsets, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput, PullView, Puller,
-    Stage, WalkedSegment, artifact_kind, check_partition,
+    Checkpoint, ConsumerOffsets, Offer, PartitionInstallFacts, PartitionRefusal, PullOutput,
+    PullView, Puller, Stage, WalkedSegment, artifact_kind, check_partition,
 };
 use biplane_vsr as vsr;
-use biplane_wire::{ManifestEntry, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed};
+use biplane_wire::{
+    ManifestEntry, Op, ReplicaId, StateChunkHeader, StateTransferTargetHeader, Typed,
+};
 
 use super::Group;
 use super::install::Installing;
@@ -23,6 +25,8 @@ pub(crate) struct TransferIn {
     /// All artifacts are there; their writes may not be.
     pub(super) fetched: Option<Offer>,
     pub(super) installing: Option<Installing>,
+    /// What was known to be committed, and held, when the offer came.
+    known_at_offer: Op,
     pub(super) served_reads: ServedReads,
     pub(super) offers_wanted: OffersWanted,
 }
@@ -100,19 +104,61 @@ impl Group {
         if is_awaited && !self.is_worth_taking(target, context) {
             return self.cancel_transfer(context);
         }
+        if is_awaited {
+            self.transfer.known_at_offer = self.known_and_named();
+        }
         let mut out = std::mem::take(&mut context.scratch.pull);
-        // Where messages come fast, heartbeats tell of more than any offer holds. What this
-        // replica may have acknowledged ends with its log, which does not grow meanwhile: an
-        // offer that reaches that far, or all that is committed, takes no promise back.
-        let known = self.pull_view();
         let view = PullView {
-            commit_max: known.commit_max.min(self.replica.op_head()),
-            ..known
+            commit_max: self.offer_reaches(),
+            ..self.pull_view()
         };
         if let Err(reason) = self.puller.on_target(from, target, &view, &mut out) {
             tracing::debug!(group = %self.spec.group, %reason, "descriptor ignored");
         }
         self.act_on_pull(out, context);
+    }
+
+    /// What this replica knows to be committed, as far as its log reaches.
+    fn known_and_named(&self) -> Op {
+        self.replica.commit_max().min(self.replica.op_head())
+    }
+
+    /// The lowest op at which an offer may end.
+    ///
+    /// Where messages come fast, heartbeats tell of more than any offer holds. What this replica
+    /// may have acknowledged ends with its log, which does not grow meanwhile: an offer that
+    /// reaches that far, or all that is committed, takes no promise back. Nor does one from
+    /// which the own log goes on without a hole, because an install keeps what stands on it: a
+    /// primary without the messages that its log continues has no peer that could apply more.
+    fn offer_reaches(&self) -> Op {
+        let (log, applied) = (self.replica.log(), self.replica.commit_min());
+        let mut lowest = self.known_and_named();
+        let mut above = log.header(lowest.next());
+        while lowest > applied && !log.is_unsure(lowest) {
+            let Some(held) = log.header(lowest) else {
+                break;
+            };
+            if above.is_some_and(|above| above.parent() != held.frame.checksum()) {
+                break;
+            }
+            above = Some(held);
+            lowest = lowest.previous().unwrap_or_default();
+        }
+        lowest
+    }
+
+    /// Whether an install that ends at `commit_op` takes back nothing that was known when the
+    /// offer came: it reaches that far, or the own log stands on it and stays.
+    fn goes_on_from(&self, commit_op: Op, checkpoint: &Checkpoint) -> bool {
+        let above = self.replica.log().header(commit_op.next());
+        match checkpoint {
+            _ if commit_op >= self.transfer.known_at_offer => true,
+            Checkpoint::Known { checksum, .. } => {
+                self.offer_reaches() <= commit_op
+                    && above.is_some_and(|above| above.parent() == *checksum)
+            }
+            Checkpoint::Unknown => false,
+        }
     }
 
     pub(super) fn on_transfer_chunk(
@@ -296,6 +342,9 @@ impl Group {
             .get(entry)
             .ok_or("consumer offsets are missing")?;
         let offsets = ConsumerOffsets::decode(bytes).map_err(|error| error.to_string())?;
+        if !self.goes_on_from(offer.commit_op, &offsets.checkpoint) {
+            return Err("the log here does not go on from it".into());
+        }
         let listed: Vec<u64> = offer
             .entries
             .iter()

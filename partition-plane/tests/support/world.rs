@@ -6,7 +6,7 @@ use biplane_journal::{Disk, MemoryDisk};
 use biplane_partition_plane::{
     GroupSpec, GroupStatus, Input, Limits, Output, PartitionPlane, PollQuery, PollReply, Strategy,
 };
-use biplane_wire::{FrameBuffer, GroupId, Message, ReplicaId, decode_replica};
+use biplane_wire::{Command, FrameBuffer, GroupId, Message, ReplicaId, decode_replica};
 
 use super::{Answer, Random, WALL, config, group, messages, poll_query, send_request};
 
@@ -34,6 +34,8 @@ pub struct World {
     pub stalled: Vec<usize>,
     /// Links that carry nothing.
     pub cut: Vec<(usize, usize)>,
+    /// Frames that never arrive.
+    pub lost: Vec<Command>,
     net: VecDeque<(usize, usize, Message)>,
     ticks: u64,
     token: u64,
@@ -59,6 +61,7 @@ impl World {
             confirms: true,
             stalled: Vec::new(),
             cut: Vec::new(),
+            lost: Vec::new(),
             net: VecDeque::new(),
             ticks: 0,
             token: 0,
@@ -176,7 +179,9 @@ impl World {
         let Some((from, to, message)) = self.net.pop_front() else {
             return false;
         };
-        let lost = self.random.chance(self.loss) || self.cut.contains(&(from, to));
+        let lost = self.random.chance(self.loss)
+            || self.cut.contains(&(from, to))
+            || self.lost.contains(&message.command());
         if !lost && self.nodes[from].plane.is_some() {
             let frame = decode_replica(message).expect("our own frames decode");
             let from = ReplicaId(u8::try_from(from).unwrap());

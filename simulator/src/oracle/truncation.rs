@@ -35,10 +35,10 @@ impl Truncation {
         frame: &Typed<DoViewChangeHeader>,
         given: impl Fn(Op) -> Option<Checksum>,
     ) -> Result<(), Violation> {
-        let Ok(suffix) = Suffix::of_do_view_change(frame) else {
-            let text = format!("n{node} sends a vote that does not decode");
-            return Err(Violation::new("O11 truncation", key.group, text));
-        };
+        let suffix = Suffix::of_do_view_change(frame).map_err(|error| {
+            let text = format!("n{node} sends a vote that does not decode: {error}");
+            Violation::new("O11 truncation", key.group, text)
+        })?;
         for entry in suffix.iter().filter(|entry| entry.nack) {
             self.checked += 1;
             if let Some(identity) = given(entry.op) {

@@ -5,6 +5,7 @@
 //! hears them. The core must elect, repair, answer, and converge without them. In the second
 //! round all nodes are healed and the same is demanded of everyone, and all messages are read.
 
+use biplane_partition_plane::batch::BatchHeader;
 use biplane_vsr::Replica;
 use biplane_wire::{GroupId, Op};
 
@@ -99,9 +100,14 @@ impl World {
         let waiting = self.waiting_for();
         match waiting {
             None if self.core.contains(&false) => {
-                self.log(|| "---- everyone is healed ----".to_owned());
-                self.core.fill(true);
-                self.heal_core();
+                self.heal_all();
+                None
+            }
+            Some(text) if now >= self.phase_ends && self.needs_others(&text) => {
+                self.log(|| format!("the core alone cannot: {text}"));
+                self.counters
+                    .add("excuse: what is left is outside of the core", 1);
+                self.heal_all();
                 None
             }
             None if !self.audited() && now < self.phase_ends => None,
@@ -117,6 +123,12 @@ impl World {
             },
             Some(_) => None,
         }
+    }
+
+    fn heal_all(&mut self) {
+        self.log(|| "---- everyone is healed ----".to_owned());
+        self.core.fill(true);
+        self.heal_core();
     }
 
     /// The cluster did not finish. Replicas that have nothing to do and differ will not become
@@ -154,6 +166,41 @@ impl World {
         })
     }
 
+    /// Whether the core need not have finished without the rest, proved by looking at it: a
+    /// memory-only group lost more memory than its promise covers, and nobody in the core has
+    /// what committed ops are, or what they stand on. Someone outside may.
+    fn needs_others(&self, text: &str) -> bool {
+        if !self.options.correlated || !self.core.contains(&false) {
+            return false;
+        }
+        let exposed = self.oracles.exposed.iter().map(|key| key.group);
+        let mut meant = exposed.filter(|group| text.contains(&format!("{} ", show_group(*group))));
+        meant.any(|group| {
+            let within: Vec<&Replica> = self.replicas_in_core(group).collect();
+            self.lacks_messages(group) || lacks_ops(&within)
+        })
+    }
+
+    fn replicas_in_core(&self, group: GroupId) -> impl Iterator<Item = &Replica> {
+        let core = self.nodes.iter().filter(|node| self.is_in_core(node.id));
+        let machines = core.filter_map(|node| node.machine.as_ref());
+        machines.filter_map(move |machine| machine.replica(group))
+    }
+
+    /// No replica in the core can apply the next committed message: it continues messages that
+    /// none of them has.
+    fn lacks_messages(&self, group: GroupId) -> bool {
+        let core = self.nodes.iter().filter(|node| self.is_in_core(node.id));
+        let mut machines = core.filter_map(|node| node.machine.as_ref());
+        machines.all(|machine| {
+            let replica = machine.replica(group);
+            let next = replica.and_then(Replica::next_committed);
+            let batch = next.and_then(|prepare| BatchHeader::read(prepare.body()));
+            let here = machine.next_offset(group);
+            matches!((batch, here), (Some(batch), Some(here)) if batch.base_offset > here)
+        })
+    }
+
     fn replicas_of(&self, group: GroupId) -> impl Iterator<Item = &Replica> {
         let machines = self.nodes.iter().filter_map(|node| node.machine.as_ref());
         machines.filter_map(move |machine| machine.replica(group))
@@ -162,13 +209,8 @@ impl World {
     /// Committed ops are known of that no log holds any more. No vote can reach them, and none
     /// may pass over them.
     fn is_lost(&self, group: GroupId) -> bool {
-        let (mut known, mut held) = (Op::ZERO, Op::ZERO);
-        for replica in self.replicas_of(group) {
-            let last = replica.log().last().unwrap_or_default();
-            known = known.max(replica.commit_max());
-            held = held.max(replica.commit_min()).max(last);
-        }
-        known > held
+        let replicas: Vec<&Replica> = self.replicas_of(group).collect();
+        lacks_ops(&replicas)
     }
 
     /// Nobody leads, and so many logs end below what is known committed that their votes deny
@@ -250,4 +292,21 @@ impl World {
         let looks: Vec<Look<'_>> = nodes.map(Node::look).collect();
         look(&looks, &mut self.oracles)
     }
+}
+
+/// Whether committed ops are known of that none of these replicas has. What is above all they
+/// hold is out of reach in any case. What is below leaves a group without a leader, because an
+/// elect must have every op from what it applied up to what is known to be committed.
+fn lacks_ops(replicas: &[&Replica]) -> bool {
+    let known = replicas.iter().map(|it| it.commit_max()).max();
+    let applied = replicas.iter().map(|it| it.commit_min()).max();
+    let last = replicas.iter().filter_map(|it| it.log().last()).max();
+    let (known, applied) = (known.unwrap_or_default(), applied.unwrap_or_default());
+    if known > applied.max(last.unwrap_or_default()) {
+        return true;
+    }
+    let leads = replicas.iter().any(|it| it.is_primary());
+    let is_held = |op: Op| replicas.iter().any(|it| it.log().contains(op));
+    let mut open = (applied.0 + 1..=known.0).map(Op);
+    !leads && open.any(|op| !is_held(op))
 }

@@ -201,6 +201,9 @@ impl Replica {
         // Below a broken link nothing is sure, and a vote that showed both ends of it would
         // not even decode.
         let mut is_unbroken = true;
+        // Times rise along a log: what is not older than a sure entry above is not of its log,
+        // also where what stood between them is gone.
+        let mut sure_since = None;
         let mut op = self.log.top().unwrap_or_default().min(self.op_head);
         while op > self.commit_min {
             let above = self
@@ -232,8 +235,11 @@ impl Replica {
                     || is_named
                     || held.header().frame.view() == log_view
                     || (op >= commit_max && is_unbroken && !is_owed);
-                let is_refuted = is_refuted && !mutated!(RefutedIsCertain);
+                let timestamp = held.header().timestamp();
+                let is_late = sure_since.is_some_and(|above| timestamp >= above);
+                let is_refuted = (is_refuted || is_late) && !mutated!(RefutedIsCertain);
                 held.trust = if is_sure && !is_refuted {
+                    sure_since = Some(timestamp);
                     Trust::Verified
                 } else {
                     Trust::Suspect

@@ -1,0 +1,135 @@
+//! The prepare log of a persisted topic is bounded: what is in synced files leaves it, whatever
+//! the load is made of, and a replica whose log is full goes on when there is room again.
+
+mod support;
+
+use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, Limits, TopicOptions};
+use support::world::World;
+use support::*;
+
+const KEY: ConsumerKey = ConsumerKey::Consumer(1);
+
+/// Three replicas of a topic that persists messages and positions.
+fn world(limits: Limits) -> World {
+    let options = TopicOptions {
+        durability: DurabilityPolicy::Persisted,
+        consumer_offset_durability: DurabilityPolicy::Persisted,
+        ..TopicOptions::default()
+    };
+    World::new(3, limits, spec(options), 1)
+}
+
+/// Stores a position and waits until that is confirmed.
+fn store(world: &mut World, number: u64) {
+    for _ in 0..40 {
+        let led = world.run_until(400, |world| world.primary().is_some());
+        assert!(led, "a primary is elected: {}", world.picture());
+        let at = world.primary().unwrap();
+        let token = world.submit(at, store_request(0x77, number, KEY, 0));
+        world.run_until(100, |world| world.answers.contains_key(&token));
+        match world.answers.remove(&token) {
+            Some(answer) if answer.status() == 0 => return,
+            _ => world.tick(5),
+        }
+    }
+    panic!("position {number} is stored: {}", world.picture());
+}
+
+/// Operations that take a small log well beyond its limit.
+fn more_than_fits() -> u64 {
+    2 * Limits::tiny().wal_bytes_max / 297
+}
+
+#[test]
+fn positions_alone_do_not_fill_the_log() {
+    let mut world = world(Limits::tiny());
+    world.send(&[vec![1; 20]]);
+    for number in 1..=more_than_fits() {
+        store(&mut world, number);
+    }
+    world.converge(200);
+}
+
+/// A replica stops at any point of filling and draining its log, and finds room again.
+#[test]
+fn a_log_that_was_found_full_is_drained() {
+    let half = Limits::tiny().wal_bytes_max / 2 / 297;
+    for before in (half - 4..half + 8).step_by(3) {
+        let mut world = world(Limits::tiny());
+        world.send(&[vec![1; 20]]);
+        for number in 1..=before {
+            store(&mut world, number);
+        }
+        for at in 0..3 {
+            world.crash(at, true);
+        }
+        for at in 0..3 {
+            world.boot(at);
+        }
+        for number in before + 1..=before + more_than_fits() {
+            store(&mut world, number);
+        }
+        world.converge(200);
+    }
+}
+
+/// A backup that cannot write fast enough misses messages. It does not stop for that.
+#[test]
+fn a_backup_with_a_slow_disk_and_a_full_log_catches_up_later() {
+    // The log is full before the memory is.
+    let mut world = world(Limits {
+        unflushed_bytes_max: 1 << 20,
+        resident_bytes_max: 1 << 20,
+        ..Limits::tiny()
+    });
+    let payload = |n: u64| vec![u8::try_from(n % 251).unwrap(); 2000];
+    world.send(&[payload(0)]);
+    let backup = (world.primary().unwrap() + 2) % 3;
+    world.stalled.push(backup);
+    let count = 2 * Limits::tiny().wal_bytes_max / 2000;
+    for n in 1..count {
+        world.send(&[payload(n)]);
+    }
+    world.stalled.clear();
+    world.converge(3000);
+    let offsets: Vec<u64> = world.all_messages(backup).iter().map(|m| m.0).collect();
+    assert_eq!(offsets, (0..count).collect::<Vec<_>>());
+}
+
+/// Where a log holds little more than what is under way, repair may bring what is missing below
+/// what came meanwhile, when there is no room left for it.
+#[test]
+fn a_log_too_small_for_a_repair_beside_the_load_stops_nobody() {
+    for seed in 1..=40 {
+        let limits = Limits {
+            wal_bytes_max: 36 << 10,
+            ring_entries: 2,
+            ring_bytes: 4 << 10,
+            ring_stretch: 1,
+            ..Limits::tiny()
+        };
+        let mut world = world(limits);
+        world.random = Random::new(seed);
+        let mut number = 0;
+        for round in 0..6 {
+            world.loss = 30;
+            let led = world.run_until(2000, |world| world.primary().is_some());
+            assert!(led, "seed {seed}: {}", world.picture());
+            for _ in 0..12 {
+                let Some(at) = world.primary() else { break };
+                for _ in 0..3 {
+                    number += 1;
+                    let payload = vec![u8::try_from(number % 251).unwrap(); 7000];
+                    world.submit(at, send_request(0x66, number, &[payload]));
+                }
+                world.tick(1);
+            }
+            let away = usize::try_from((seed + round) % 3).unwrap();
+            world.crash(away, false);
+            world.tick(100);
+            world.boot(away);
+        }
+        world.loss = 0;
+        world.converge(5000);
+    }
+}
