@@ -5,11 +5,12 @@
 //! | `verdict.txt` | verdict, the command that repeats it, options, counters, state of every node |
 //! | `plan.txt` | the plan of the run |
 //! | `shrunk.txt` | the plan of the smallest run found with the same failure |
-//! | `recorded.txt` | the same with every draw, so that a replay needs no generator |
+//! | `recorded.txt` | the same with every draw, as few and small as was found |
 //! | `timeline.txt` | what happened, event by event, in the smallest run |
 //! | `history.jsonl` | what clients asked and were told |
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::plan::Plan;
 use crate::world::Outcome;
@@ -17,6 +18,9 @@ use crate::{World, report, shrink};
 
 /// Further runs a failure is made smaller with, unless asked otherwise.
 pub const SHRINK_RUNS: u64 = 120;
+
+/// Time for making draws fewer and smaller.
+const DRAWS_TIME: Duration = Duration::from_secs(60);
 
 /// The files of a bundle, by name.
 #[must_use]
@@ -42,17 +46,27 @@ pub fn files(outcome: &Outcome, shrink_runs: u64) -> Vec<(&'static str, String)>
         ("verdict.txt", verdict),
         ("plan.txt", Plan::of(outcome).write()),
         ("shrunk.txt", Plan::of(&smallest).write()),
-        ("recorded.txt", recorded(&smallest)),
+        ("recorded.txt", recorded(&smallest, shrink_runs)),
         ("timeline.txt", lines(&replay.log)),
         ("history.jsonl", lines(&replay.history)),
     ]
 }
 
-fn recorded(outcome: &Outcome) -> String {
-    match Plan::recorded(outcome) {
-        Ok(plan) => plan.write(),
-        Err(text) => format!("# {text}\n"),
+fn recorded(outcome: &Outcome, runs: u64) -> String {
+    let budget = shrink::Budget {
+        runs,
+        time: DRAWS_TIME,
+    };
+    let fewer = shrink::shrink_draws(outcome, budget, &mut |_| {});
+    match fewer {
+        Ok(Some(fewer)) => Plan::of(&fewer).write(),
+        Ok(None) => Plan::recorded(outcome).map_or_else(remark, |plan| plan.write()),
+        Err(text) => remark(text),
     }
+}
+
+fn remark(text: String) -> String {
+    format!("# {text}\n")
 }
 
 fn lines(lines: &[String]) -> String {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::coverage::Counters;
+use crate::frames::Frames;
 use crate::mutations::{Expectation, MUTATIONS};
 use crate::options::Profile;
 use crate::world::{Outcome, Verdict};
@@ -52,7 +53,7 @@ simulate --mutations all|NAME,NAME [--runs K] [--set KEY=VALUE]
 
   --seed N       first seed: a number, or a commit hash of forty hex digits (default 1)
   --profile P    calm net clock crash disk transfer churn purge upkeep
-                 correlated lite decay all (default all);
+                 correlated lite decay all phantom (default all);
                  several separated by commas, or all-profiles
   --runs K       seeds per profile, counting up from the first (default 1, with --minutes
                  as many as fit)
@@ -177,6 +178,7 @@ pub struct Tally {
     /// Runs by verdict.
     verdicts: std::collections::BTreeMap<&'static str, u64>,
     counters: Counters,
+    frames: Frames,
     steps: u64,
     vacuous: u64,
     worst: u8,
@@ -191,6 +193,7 @@ impl Tally {
         self.steps += outcome.steps;
         *self.verdicts.entry(outcome.verdict.word()).or_default() += 1;
         self.counters.merge(&outcome.counters);
+        self.frames.merge(&outcome.frames);
         match outcome.verdict {
             Verdict::Passed => {}
             Verdict::Vacuous(_) => self.vacuous += 1,
@@ -262,6 +265,7 @@ impl Tally {
         for (name, count) in self.counters.iter() {
             let _ = writeln!(text, "{count:>10} {name}");
         }
+        text.push_str(&self.frames.table());
         text
     }
 }

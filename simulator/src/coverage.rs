@@ -64,6 +64,7 @@ fn promised(profile: Profile) -> &'static [&'static str] {
         Profile::Crash | Profile::Disk | Profile::Correlated => &["replicas readmitted"],
         Profile::Lite => &["replicas readmitted", "views started"],
         Profile::Decay => &["fault: decay"],
+        Profile::Phantom => &["disk reads of lost writes"],
         Profile::Transfer => &["transfers begun"],
         Profile::Calm
         | Profile::Clock

@@ -6,6 +6,7 @@
 //! it had been done. Whoever drives the disk moves its time with [`VirtualDisk::run_until`].
 
 mod content;
+mod stray;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -19,7 +20,7 @@ use biplane_journal::{
 };
 
 use self::content::Fates;
-pub use self::content::{CrashMode, Damage, FileContent, SECTOR};
+pub use self::content::{CrashMode, Damage, FileContent, SECTOR, Stray};
 use self::tree::Tree;
 use crate::prng::Prng;
 use crate::time::Nanos;
@@ -84,6 +85,14 @@ pub struct DiskCounts {
     pub torn: u64,
     /// Reads that met a damaged sector.
     pub damage_met: u64,
+    /// Requests refused because the disk was full.
+    pub refused: u64,
+    /// Reads that met a write that went to another place, there or where it should be.
+    pub misplaced_met: u64,
+    /// Reads that brought the bytes of another place.
+    pub misread: u64,
+    /// Reads that met a write that never happened.
+    pub unwritten_met: u64,
 }
 
 /// Changes whenever the durable bytes under a name do.
@@ -114,6 +123,12 @@ pub struct VirtualDisk {
     forgets_names: bool,
     /// See [`DiskCounts::damage_met`].
     damage_met: Cell<u64>,
+    /// Reads that met a stray: misplaced, misread, unwritten.
+    strays_met: [Cell<u64>; 3],
+    /// Whether there is no room for more.
+    full: bool,
+    /// Whether logs keep what stood under their last writes.
+    remembers: bool,
     /// Whether writes and syncs do not fail for now.
     spared: bool,
     /// Executed requests after which nothing more is executed until the crash.
@@ -134,6 +149,9 @@ impl VirtualDisk {
             counts: DiskCounts::default(),
             forgets_names: false,
             damage_met: Cell::new(0),
+            strays_met: Default::default(),
+            full: false,
+            remembers: false,
             spared: false,
             power_off_at: None,
         }
@@ -172,6 +190,9 @@ impl VirtualDisk {
     pub fn counts(&self) -> DiskCounts {
         DiskCounts {
             damage_met: self.damage_met.get(),
+            misplaced_met: self.strays_met[0].get(),
+            misread: self.strays_met[1].get(),
+            unwritten_met: self.strays_met[2].get(),
             ..self.counts
         }
     }
@@ -238,6 +259,9 @@ impl VirtualDisk {
         if self.spared && !matches!(op, DiskOp::Read { .. }) {
             return None;
         }
+        if self.full && self.needs_room(op) {
+            return Some(self.run_out_of_room(op));
+        }
         match op {
             DiskOp::Read { .. } if self.prng.chance(options.read_error_parts) => {}
             DiskOp::Write {
@@ -269,7 +293,9 @@ impl VirtualDisk {
                 data,
                 sync,
             } => {
+                let remembers = self.remembers && crate::fault_atlas::may_rot(path.as_str());
                 let file = self.tree.open_or_create(path)?;
+                file.remember(remembers);
                 file.write(*offset, gather(data));
                 if *sync {
                     file.sync();
@@ -380,8 +406,9 @@ impl VirtualDisk {
         hit
     }
 
-    /// Takes all damage back and clears error rates.
+    /// Takes all damage back, makes room and clears error rates.
     pub fn heal(&mut self) {
+        self.full = false;
         self.tree.for_each_file(|_, file| file.heal());
         self.options.write_error_parts = 0;
         self.options.sync_error_parts = 0;
@@ -406,6 +433,10 @@ impl VirtualDisk {
     fn note_read(&self, file: &FileContent, offset: u64, len: usize) {
         let met = u64::from(file.is_damaged(offset, len));
         self.damage_met.set(self.damage_met.get() + met);
+        let strays = [Stray::Misplaced, Stray::Misread, Stray::Unwritten];
+        for (count, why) in self.strays_met.iter().zip(strays) {
+            count.set(count.get() + u64::from(file.meets(offset, len, why)));
+        }
     }
 
     fn latency(&mut self, op: &DiskOp) -> Nanos {

@@ -63,6 +63,13 @@ pub fn owns_op(seed: u64, replicas: u8, node: u8, group: GroupId, op: Op) -> boo
     replicas >= 3 && biplane_wire::xxh3(&bytes) % u64::from(replicas) == u64::from(node)
 }
 
+/// Whether this node may lose records of a group: one node may, for each group.
+#[must_use]
+pub fn owns_group(seed: u64, replicas: u8, node: u8, group: GroupId) -> bool {
+    // No log has an op of that number.
+    owns_op(seed, replicas, node, group, Op(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +82,8 @@ mod tests {
                 (0..replicas).filter(owns).count()
             };
             assert_eq!((owners(2), owners(3), owners(5)), (0, 1, 1));
+            let owns = |node: &u8| owns_group(op, 3, *node, GroupId::METADATA);
+            assert_eq!((0..3).filter(owns).count(), 1);
         }
     }
 

@@ -23,11 +23,27 @@ pub enum FaultClass {
     Stop,
     /// A record that was acknowledged goes bad, and power fails.
     Decay,
+    /// One side of a connection is gone and the other does not know.
+    HalfOpen,
+    /// Links stand still one after the other, and go on in another order.
+    Swizzle,
+    /// The network falls apart and together again, many times.
+    Flap,
+    /// Clients and nodes do not hear each other.
+    Cutoff,
+    /// A node is slow at everything.
+    SlowNode,
+    /// A disk is full.
+    Full,
+    /// A write or a read goes to another place of a log.
+    Misdirect,
+    /// A write was confirmed and never happened.
+    LostWrite,
 }
 
 impl FaultClass {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 17] = [
         Self::Crash,
         Self::Pause,
         Self::Partition,
@@ -37,6 +53,14 @@ impl FaultClass {
         Self::Wipe,
         Self::Stop,
         Self::Decay,
+        Self::HalfOpen,
+        Self::Swizzle,
+        Self::Flap,
+        Self::Cutoff,
+        Self::SlowNode,
+        Self::Full,
+        Self::Misdirect,
+        Self::LostWrite,
     ];
 
     /// Its name on the command line.
@@ -52,6 +76,14 @@ impl FaultClass {
             Self::Wipe => "wipe",
             Self::Stop => "stop",
             Self::Decay => "decay",
+            Self::HalfOpen => "halfopen",
+            Self::Swizzle => "swizzle",
+            Self::Flap => "flap",
+            Self::Cutoff => "cutoff",
+            Self::SlowNode => "slownode",
+            Self::Full => "full",
+            Self::Misdirect => "misdirect",
+            Self::LostWrite => "lostwrite",
         }
     }
 
@@ -68,6 +100,14 @@ impl FaultClass {
             Self::Wipe => "fault: wipe",
             Self::Stop => "fault: stop",
             Self::Decay => "fault: decay",
+            Self::HalfOpen => "fault: halfopen",
+            Self::Swizzle => "fault: swizzle",
+            Self::Flap => "fault: flap",
+            Self::Cutoff => "fault: cutoff",
+            Self::SlowNode => "fault: slownode",
+            Self::Full => "fault: full",
+            Self::Misdirect => "fault: misdirect",
+            Self::LostWrite => "fault: lostwrite",
         }
     }
 

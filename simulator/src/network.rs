@@ -8,6 +8,9 @@
 //! The network knows no protocol. It is told what to send and answers with events and their
 //! due times; whoever owns the event queue brings them back.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use biplane_wire::Message;
@@ -85,6 +88,12 @@ pub struct NetworkCounts {
     pub cut: u64,
     /// Connections broken.
     pub resets: u64,
+    /// Sent into a connection that only the sender still believed in.
+    pub into_half_open: u64,
+    /// Delayed by a clog.
+    pub clogged: u64,
+    /// Delayed because links stood still one after the other.
+    pub swizzled: u64,
 }
 
 /// An event to be brought back when it is due.
@@ -140,6 +149,8 @@ struct Direction {
     last_due: Nanos,
     in_flight: usize,
     clogged_until: Nanos,
+    /// The same, where it is one of several links that stand still one after the other.
+    swizzled_until: Nanos,
     /// Stopped at a cut, in order; a connection holds them back instead of losing them.
     held: VecDeque<Packet>,
     /// Whether the sender believes in the connection.
@@ -150,6 +161,8 @@ struct Direction {
 struct Connection {
     up: bool,
     epoch: u32,
+    /// The side that has not heard of the end.
+    blind: Option<u8>,
 }
 
 /// All links of a cluster.
@@ -176,6 +189,7 @@ impl Network {
             last_due: 0,
             in_flight: 0,
             clogged_until: 0,
+            swizzled_until: 0,
             held: VecDeque::new(),
             sender_sees: false,
         };
@@ -186,7 +200,8 @@ impl Network {
             connections: vec![
                 Connection {
                     up: false,
-                    epoch: 0
+                    epoch: 0,
+                    blind: None,
                 };
                 pairs
             ],
@@ -232,7 +247,9 @@ impl Network {
                 self.counts.unconnected += 1;
                 return events;
             }
-            if !self.connections[self.pair(from, to)].up {
+            let connection = self.connections[self.pair(from, to)];
+            if !connection.up {
+                self.counts.into_half_open += u64::from(connection.blind == Some(from));
                 self.counts.lost_with_connection += 1;
                 return events;
             }
@@ -283,7 +300,11 @@ impl Network {
         if direction.prng.chance(options.slow_parts) {
             delay += direction.prng.exponential(options.delay_mean * 50);
         }
-        let mut due = (now + delay).max(direction.clogged_until);
+        let free = now + delay;
+        let stands = direction.clogged_until.max(direction.swizzled_until);
+        self.counts.clogged += u64::from(direction.clogged_until > free);
+        self.counts.swizzled += u64::from(direction.swizzled_until > free);
+        let mut due = free.max(stands);
         if !options.datagram {
             due = due.max(direction.last_due + 1);
         }
@@ -328,21 +349,33 @@ impl Network {
         Some(packet)
     }
 
-    /// Breaks the connection of a pair. Frames under way become stragglers or are lost.
-    pub fn reset(&mut self, now: Nanos, a: u8, b: u8, events: &mut Events) {
+    /// Ends the connection of a pair; the number of the one that ended.
+    fn end(&mut self, a: u8, b: u8) -> Option<u32> {
         let pair = self.pair(a, b);
-        if !self.connections[pair].up {
-            return;
+        let connection = &mut self.connections[pair];
+        if !connection.up {
+            return None;
+        }
+        let old = connection.epoch;
+        connection.up = false;
+        connection.epoch += 1;
+        for (node, peer) in [(a, b), (b, a)] {
+            let index = self.at(node, peer);
+            let held = std::mem::take(&mut self.directions[index].held);
+            self.counts.lost_with_connection += held.len() as u64;
         }
         self.counts.resets += 1;
-        self.connections[pair].up = false;
-        let old = self.connections[pair].epoch;
-        self.connections[pair].epoch += 1;
+        Some(old)
+    }
+
+    /// Breaks the connection of a pair. Frames under way become stragglers or are lost.
+    pub fn reset(&mut self, now: Nanos, a: u8, b: u8, events: &mut Events) {
+        let Some(old) = self.end(a, b) else {
+            return;
+        };
         for (node, peer) in [(a, b), (b, a)] {
             let index = self.at(node, peer);
             let direction = &mut self.directions[index];
-            self.counts.lost_with_connection += direction.held.len() as u64;
-            direction.held.clear();
             let notice = NetEvent::Notice {
                 node,
                 peer,
@@ -353,6 +386,61 @@ impl Network {
             events.push((now + late, notice));
         }
         self.redial_later(now, a, b, events);
+    }
+
+    /// The connection of a pair is gone for `peer` alone: `blind` goes on sending into it until
+    /// `until`, or until the peer's next connection takes its place. False without a connection.
+    pub fn half_open(
+        &mut self,
+        now: Nanos,
+        (blind, peer): (u8, u8),
+        until: Nanos,
+        dials_again: bool,
+        events: &mut Events,
+    ) -> bool {
+        let sees = |from, to| self.directions[self.at(from, to)].sender_sees;
+        if !sees(blind, peer) || !sees(peer, blind) {
+            return false;
+        }
+        let Some(epoch) = self.end(blind, peer) else {
+            return false;
+        };
+        let pair = self.pair(blind, peer);
+        self.connections[pair].blind = Some(blind);
+        for (node, peer, late) in [(peer, blind, now), (blind, peer, until)] {
+            let connected = false;
+            let notice = NetEvent::Notice {
+                node,
+                peer,
+                connected,
+                epoch,
+            };
+            events.push((late, notice));
+        }
+        let again = if dials_again { now } else { until };
+        self.redial_later(again, peer, blind, events);
+        true
+    }
+
+    /// Whoever still believes in a connection that is gone finds out now, and dials.
+    pub fn end_half_open(&mut self, now: Nanos, events: &mut Events) {
+        for a in 0..self.count {
+            for b in a + 1..self.count {
+                let pair = self.pair(a, b);
+                let connection = self.connections[pair];
+                let Some(node) = connection.blind.filter(|_| !connection.up) else {
+                    continue;
+                };
+                let notice = NetEvent::Notice {
+                    node,
+                    peer: if node == a { b } else { a },
+                    connected: false,
+                    epoch: connection.epoch - 1,
+                };
+                events.push((now, notice));
+                self.redial_later(now, a, b, events);
+            }
+        }
     }
 
     fn redial_later(&mut self, now: Nanos, a: u8, b: u8, events: &mut Events) {
@@ -377,6 +465,7 @@ impl Network {
             return;
         }
         self.connections[pair].up = true;
+        self.connections[pair].blind = None;
         let epoch = self.connections[pair].epoch;
         for (node, peer) in [(a, b), (b, a)] {
             let index = self.at(node, peer);
@@ -436,6 +525,13 @@ impl Network {
         direction.clogged_until = direction.clogged_until.max(until);
     }
 
+    /// The same for one of several links that stand still one after the other.
+    pub fn swizzle(&mut self, from: u8, to: u8, until: Nanos) {
+        let index = self.at(from, to);
+        let direction = &mut self.directions[index];
+        direction.swizzled_until = direction.swizzled_until.max(until);
+    }
+
     /// Replaces the cuts. Frames that were held at a cut go on in their order.
     pub fn set_cuts(&mut self, now: Nanos, cuts: Cuts) -> Events {
         self.cuts = cuts;
@@ -457,9 +553,10 @@ impl Network {
 
     /// Takes clogs back.
     pub fn unclog(&mut self) {
-        self.directions
-            .iter_mut()
-            .for_each(|direction| direction.clogged_until = 0);
+        for direction in &mut self.directions {
+            direction.clogged_until = 0;
+            direction.swizzled_until = 0;
+        }
     }
 }
 

@@ -4,12 +4,15 @@
 //! each of them is. Many runs have one or two classes, some have all. A profile narrows what
 //! may be drawn and says what a run of it must have met (see [`crate::coverage`]).
 
+mod later;
+
 use std::collections::BTreeSet;
 
 use biplane_vsr::Timers;
 
 use crate::disk::DiskOptions;
 use crate::faults::FaultClass;
+use crate::knobs::Knobs;
 use crate::mutations::Mutation;
 use crate::network::NetworkOptions;
 use crate::prng::{Prng, Streams};
@@ -45,11 +48,13 @@ pub enum Profile {
     Decay,
     /// Everything.
     All,
+    /// Writes to logs that were confirmed and never happened, with crashes.
+    Phantom,
 }
 
 impl Profile {
     /// Every profile with its name.
-    pub const NAMED: [(Self, &'static str); 13] = [
+    pub const NAMED: [(Self, &'static str); 14] = [
         (Self::Calm, "calm"),
         (Self::Net, "net"),
         (Self::Clock, "clock"),
@@ -63,6 +68,7 @@ impl Profile {
         (Self::Lite, "lite"),
         (Self::Decay, "decay"),
         (Self::All, "all"),
+        (Self::Phantom, "phantom"),
     ];
 
     /// Its name.
@@ -114,6 +120,22 @@ pub struct FaultOptions {
     pub stop: Option<Nanos>,
     /// A record that was acknowledged and is not known to be committed goes bad, and power fails.
     pub decay: Option<Nanos>,
+    /// A connection is gone on one side only.
+    pub half_open: Option<Nanos>,
+    /// Links stand still one by one and go on in another order.
+    pub swizzle: Option<Nanos>,
+    /// Partitions come and go quickly.
+    pub flap: Option<Nanos>,
+    /// Clients are cut from nodes.
+    pub cutoff: Option<Nanos>,
+    /// A node is slow at everything.
+    pub slow_node: Option<Nanos>,
+    /// A disk is full for a while.
+    pub full: Option<Nanos>,
+    /// Writes and reads of a log go to another place.
+    pub misdirect: Option<Nanos>,
+    /// A write to a log was confirmed and never happened.
+    pub lost_write: Option<Nanos>,
 }
 
 /// Everything drawn for a run.
@@ -149,6 +171,13 @@ pub struct Options {
     pub network: NetworkOptions,
     /// The disks.
     pub disk: DiskOptions,
+    /// Chunks of state that the disk of their sender gave back damaged, in parts of a million.
+    pub chunk_parts: u32,
+    /// Whether writes and reads of a log may go to the log of another group.
+    pub across_logs: bool,
+    /// Whether writes that stray or are lost are dealt out op by op, and not group by group: two
+    /// nodes may then each lack another record of one log.
+    pub scattered: bool,
     /// Bytes at the end of a log that do not go bad, at least the last record: a torn tail and
     /// damage look alike there.
     pub rot_spares: u64,
@@ -172,6 +201,8 @@ pub struct Options {
     pub users: bool,
     /// Whether two clients share a client id and take the session from each other.
     pub twins: bool,
+    /// Rare paths of the cores that are forced.
+    pub knobs: Knobs,
     /// Faults that are left out, by class and number.
     pub skip: BTreeSet<(FaultClass, u64)>,
     /// A deliberate bug.
@@ -232,7 +263,9 @@ impl Classes {
             net
         };
         let crash = match profile {
-            P::Crash | P::Correlated | P::Lite | P::Decay | P::Disk | P::Transfer => Always,
+            P::Crash | P::Correlated | P::Lite | P::Decay | P::Disk | P::Transfer | P::Phantom => {
+                Always
+            }
             P::All | P::Churn | P::Purge | P::Upkeep => Perhaps,
             _ => Never,
         };
@@ -304,6 +337,9 @@ impl Options {
             tiny_limits: prng.chance(500_000),
             network,
             disk,
+            chunk_parts: 0,
+            across_logs: false,
+            scattered: false,
             rot_spares: 16 * crate::disk::SECTOR,
             clock_severity: if classes.clock {
                 prng.between(1, 4) as u32
@@ -319,6 +355,7 @@ impl Options {
             groups: false,
             users: false,
             twins: false,
+            knobs: Knobs::default(),
             skip: BTreeSet::new(),
             mutation: None,
             silent: None,
@@ -355,6 +392,7 @@ impl Options {
             options.think_mean = prng.between(1, 10) * MILLISECOND;
             options.partitions = 2;
         }
+        later::draw(&mut options, streams);
         options
     }
 }
@@ -437,6 +475,7 @@ fn draw_faults(classes: &Classes, prng: &mut Prng) -> FaultOptions {
         wipe: mean(classes.wipe, 3_000, 10_000),
         stop: mean(classes.crash, 2_000, 20_000),
         decay: None,
+        ..FaultOptions::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options set by hand on top of what the seed draws; part of the line that reproduces a run.
 
 use crate::faults::FaultClass;
+use crate::knobs::Knobs;
 use crate::mutations::Mutation;
 use crate::options::{MachineKind, Options};
 use crate::time::{MILLISECOND, SECOND};
@@ -98,11 +99,23 @@ pub fn apply(options: &mut Options, setting: &str) -> Result<(), String> {
         "clog" => options.faults.clog = mean()?,
         "reset" => options.faults.reset = mean()?,
         "rot" => options.faults.rot = mean()?,
+        "chunks" => options.chunk_parts = small()?,
+        "across" => options.across_logs = truth()?,
+        "scatter" => options.scattered = truth()?,
         "rotspares" => options.rot_spares = number()?,
         "absence" => options.absence_mean = number()? * MILLISECOND,
         "wipe" => options.faults.wipe = mean()?,
         "stop" => options.faults.stop = mean()?,
         "decay" => options.faults.decay = mean()?,
+        "halfopen" => options.faults.half_open = mean()?,
+        "swizzle" => options.faults.swizzle = mean()?,
+        "flap" => options.faults.flap = mean()?,
+        "cutoff" => options.faults.cutoff = mean()?,
+        "slownode" => options.faults.slow_node = mean()?,
+        "full" => options.faults.full = mean()?,
+        "misdirect" => options.faults.misdirect = mean()?,
+        "lostwrite" => options.faults.lost_write = mean()?,
+        "knobs" => options.knobs = Knobs::from_names(value)?,
         _ => return Err(format!("unknown setting {key}")),
     }
     options.overrides.push(setting.to_owned());

@@ -22,6 +22,7 @@ use biplane_vsr::{Durability, Replica};
 use biplane_wire::{GroupId, Operation, ReplicaFrame, ReplicaId, xxh3};
 
 use crate::bare::cluster;
+use crate::knobs::Knobs;
 use crate::machine::{Bound, Cause, Effect, GroupFacts, Machine, core_bounds};
 
 /// What a node of planes is made from.
@@ -35,6 +36,8 @@ pub struct PlanesConfig {
     pub timers: biplane_vsr::Timers,
     /// Whether every limit is tiny.
     pub tiny_limits: bool,
+    /// Paths that are forced.
+    pub knobs: Knobs,
     /// Another one at every boot.
     pub seed: u64,
     /// What the wall clock says.
@@ -360,11 +363,12 @@ fn metadata_config(config: &PlanesConfig) -> metadata::Config {
 }
 
 fn partition_config(config: &PlanesConfig) -> partition::Config {
-    let limits = if config.tiny_limits {
+    let mut limits = if config.tiny_limits {
         partition::Limits::tiny()
     } else {
         partition::Limits::default()
     };
+    config.knobs.limit(&mut limits);
     partition::Config {
         cluster: cluster(),
         replica: ReplicaId(config.replica),

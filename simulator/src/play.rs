@@ -190,6 +190,29 @@ impl Play {
         self.world.start(node);
     }
 
+    /// The connection of `peer` to `blind` is gone, and `blind` does not know of it for so many
+    /// milliseconds; says whether there was one.
+    pub fn open_half(&mut self, blind: u8, peer: u8, milliseconds: u64) -> bool {
+        let until = self.now + milliseconds * MILLISECOND;
+        self.world.open_half((blind, peer), until, false)
+    }
+
+    /// From now on each step of a node takes so many microseconds, more or less.
+    pub fn slow_down(&mut self, node: u8, microseconds: u64) {
+        let cost = microseconds * crate::time::MICROSECOND;
+        self.world.slow_down(node, cost, "play/slow");
+    }
+
+    /// A node is as quick as ever.
+    pub fn quicken(&mut self, node: u8) {
+        self.world.quicken(node);
+    }
+
+    /// The disk of a node has no room, or has it again.
+    pub fn fill_disk(&mut self, node: u8, full: bool) {
+        self.world.fill_disk(node, full);
+    }
+
     /// A node stands still.
     pub fn pause(&mut self, node: u8) {
         self.world.pause(node);

@@ -191,6 +191,14 @@ impl Streams {
         Self { seed: 0, tape }
     }
 
+    /// What was drawn in an earlier run or one like it: where this one asks for other draws it gets
+    /// the nearest that fit, and what it got is recorded.
+    #[must_use]
+    pub fn bent(recording: &Recording) -> Self {
+        let tape = Some(Tape::bent(recording));
+        Self { seed: 0, tape }
+    }
+
     /// The tape that is written or read.
     #[must_use]
     pub fn tape(&self) -> Option<&Tape> {

@@ -292,6 +292,8 @@ pub fn state(outcome: &Outcome) -> String {
     for (name, count) in &outcome.comparisons {
         let _ = writeln!(text, "{count:>10} comparisons of {name}");
     }
+    text.push('\n');
+    text.push_str(&outcome.frames.table());
     for node in &outcome.nodes {
         let _ = writeln!(text, "\n{node}");
     }

@@ -4,6 +4,10 @@
 //! away (clients, whole classes of faults, single faults) and keeps each as long as the failure
 //! stays of the same kind. What is left is a reproduce line, and a plan to keep.
 
+mod draws;
+
+pub use self::draws::{Budget, shrink_draws, weight};
+
 use crate::faults::FaultClass;
 use crate::options::Profile;
 use crate::world::{Outcome, Verdict};

@@ -39,6 +39,8 @@ struct Reel {
 pub struct Track {
     reel: Rc<RefCell<Reel>>,
     misfit: Rc<Cell<bool>>,
+    /// Where what is taken is written down, when other values will do.
+    taken: Option<Rc<RefCell<Reel>>>,
 }
 
 impl Track {
@@ -52,6 +54,11 @@ impl Track {
         let mut reel = self.reel.borrow_mut();
         let value = reel.values.get(reel.next).copied();
         reel.next += 1;
+        if let Some(taken) = &self.taken {
+            let value = value.unwrap_or(0).min(most);
+            taken.borrow_mut().values.push(value);
+            return value;
+        }
         match value {
             Some(value) if value <= most => value,
             _ => {
@@ -69,6 +76,8 @@ pub struct Tape {
     opened: Rc<RefCell<BTreeMap<String, u32>>>,
     misfit: Rc<Cell<bool>>,
     is_read: bool,
+    /// Where what is taken is written down: a tape that is bent to what a run asks for.
+    taken: Option<Box<Tape>>,
 }
 
 impl Tape {
@@ -89,6 +98,7 @@ impl Tape {
         let track = |values| Track {
             reel: Rc::new(RefCell::new(Reel { values, next: 0 })),
             misfit: misfit.clone(),
+            taken: None,
         };
         let tracks = streams
             .into_iter()
@@ -99,7 +109,24 @@ impl Tape {
             opened: Rc::default(),
             misfit,
             is_read,
+            taken: None,
         }
+    }
+
+    /// One that is read, and gives what fits where a run asks for other draws than were recorded:
+    /// the most that is allowed for a value above, zero for one that is missing. What a run took
+    /// is its recording.
+    #[must_use]
+    pub fn bent(recording: &Recording) -> Self {
+        let mut tape = Self::of(recording);
+        tape.taken = Some(Box::new(Self::blank()));
+        tape
+    }
+
+    /// Whether [`Tape::recording`] is what was drawn in the run at hand.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        !self.is_read || self.taken.is_some()
     }
 
     /// Whether values come from it.
@@ -120,23 +147,30 @@ impl Tape {
         let empty = || Track {
             reel: Rc::default(),
             misfit: self.misfit.clone(),
+            taken: None,
         };
-        self.tracks
+        let mut track = self
+            .tracks
             .borrow_mut()
             .entry(name)
             .or_insert_with(empty)
-            .clone()
+            .clone();
+        track.taken = self.taken.as_ref().map(|taken| taken.track(label).reel);
+        track
     }
 
     /// Whether a run asked for what is not on it.
     #[must_use]
     pub fn is_misfit(&self) -> bool {
-        self.misfit.get()
+        self.misfit.get() && self.taken.is_none()
     }
 
     /// What is on it.
     #[must_use]
     pub fn recording(&self) -> Recording {
+        if let Some(taken) = &self.taken {
+            return taken.recording();
+        }
         let tracks = self.tracks.borrow();
         let values = tracks
             .iter()
@@ -206,6 +240,21 @@ mod tests {
         for wrong in ["x", "*", "1 *ffffffffffffffff", "-1"] {
             assert!(decode(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_bent_tape_gives_what_fits_and_keeps_what_it_gave() {
+        let blank = Tape::blank();
+        let track = blank.track("a");
+        [3, 9].into_iter().for_each(|value| track.keep(value));
+        let bent = Tape::bent(&blank.recording());
+        let track = bent.track("a");
+        assert_eq!((track.next(5), track.next(5), track.next(5)), (3, 5, 0));
+        assert_eq!(bent.track("b").next(7), 0);
+        assert!(!bent.is_misfit());
+        let taken = bent.recording();
+        assert_eq!(taken.streams["a"], [3, 5, 0]);
+        assert_eq!(taken.streams["b"], [0]);
     }
 
     #[test]

@@ -9,11 +9,14 @@ mod calls;
 mod digests;
 mod exposure;
 mod faults;
+mod links;
 mod liveness;
 mod marks;
 mod nodes;
 mod script;
+mod slow;
 mod watch;
+mod wear;
 
 use std::collections::BTreeMap;
 
@@ -62,6 +65,16 @@ pub(crate) enum Event {
     Resume { node: u8 },
     /// The present partition ends.
     Rejoin,
+    /// The present partition comes or goes, as it does many times.
+    Flap,
+    /// A link begins to stand still, as one of several.
+    Stand { from: u8, to: u8, until: Nanos },
+    /// A node that is slow has time for what waits.
+    Work { node: u8, boot: u32 },
+    /// A node is as quick as ever.
+    Quick { node: u8 },
+    /// A disk has room again.
+    Room { node: u8 },
     /// Time to look whether the phase is over.
     Check,
 }
@@ -131,6 +144,8 @@ pub struct Outcome {
     pub steps: u64,
     /// What happened, by name.
     pub counters: Counters,
+    /// Frames by what they are and where they go.
+    pub frames: crate::frames::Frames,
     /// Comparisons by oracle.
     pub comparisons: BTreeMap<&'static str, u64>,
     /// Faults that struck, in order.
@@ -159,6 +174,8 @@ pub struct World {
     pub(crate) calls: BTreeMap<u64, calls::UnderWay>,
     pub(crate) next_token: u64,
     pub(crate) fault_prng: Prng,
+    /// Which chunks of state are damaged.
+    chunk_prng: Prng,
     pub(crate) fault_numbers: BTreeMap<FaultClass, u64>,
     pub(crate) struck: Vec<Strike>,
     pub(crate) oracles: Oracles,
@@ -168,6 +185,12 @@ pub struct World {
     core: Vec<bool>,
     pub(crate) completed: u64,
     pub(crate) partitioned: bool,
+    /// The partition that comes and goes.
+    flapping: Option<links::Flapping>,
+    /// Clients that do not reach a node, or are not reached by it.
+    client_cuts: links::ClientCuts,
+    /// Frames by what they are and where they go.
+    pub(crate) frames: crate::frames::Frames,
     pub(crate) watch: watch::Watch,
     pub(crate) audit: audit::Audit,
     votes: marks::Votes,
@@ -178,6 +201,8 @@ pub struct World {
     pub(crate) trap: Option<script::Trap>,
     pub(crate) trace: u64,
     pub(crate) steps: u64,
+    /// Steps after which the run is given up.
+    steps_max: u64,
     phase_ends: Nanos,
     log: Option<Vec<String>>,
 }
@@ -207,6 +232,7 @@ impl World {
         Self {
             queue: EventQueue::new(streams.stream("schedule")),
             fault_prng: streams.stream("faults"),
+            chunk_prng: streams.stream("chunks"),
             fault_numbers: BTreeMap::new(),
             struck: Vec::new(),
             phase_ends: options.safety_max,
@@ -223,6 +249,9 @@ impl World {
             core,
             completed: 0,
             partitioned: false,
+            flapping: None,
+            client_cuts: links::ClientCuts::default(),
+            frames: crate::frames::Frames::default(),
             watch: watch::Watch::default(),
             audit: audit::Audit::default(),
             votes: marks::Votes::default(),
@@ -232,8 +261,16 @@ impl World {
             trap: None,
             trace: 0,
             steps: 0,
+            steps_max: u64::MAX,
             log: keep_log.then(Vec::new),
         }
+    }
+
+    /// Gives the run up after so many steps.
+    #[must_use]
+    pub fn giving_up_after(mut self, steps: u64) -> Self {
+        self.steps_max = steps;
+        self
     }
 
     /// Runs to the verdict.
@@ -281,6 +318,10 @@ impl World {
                 break;
             };
             passed = self.handle(event);
+            if self.steps > self.steps_max {
+                let text = format!("given up after {} steps", self.steps);
+                passed = passed.or(Some(Verdict::Vacuous(text)));
+            }
         }
         let verdict = self
             .failure
@@ -309,6 +350,7 @@ impl World {
                 made.insert("linearizability", self.history.checked());
                 made
             },
+            frames: self.frames,
             counters: self.counters,
             struck: self.struck,
             history: self.history.lines(),
@@ -316,7 +358,7 @@ impl World {
             nodes,
             is_misfit: self.streams.is_misfit(),
             recording: match self.streams.tape() {
-                Some(tape) if !tape.is_read() => Some(tape.recording()),
+                Some(tape) if tape.is_kept() => Some(tape.recording()),
                 _ => None,
             },
             options: self.options,
@@ -335,7 +377,20 @@ impl World {
             Event::Start { node } if self.is_in_core(node) => self.start(node),
             Event::Resume { node } if self.is_in_core(node) => self.resume(node),
             Event::Rejoin if self.phase == Phase::Safety => self.rejoin(),
-            Event::Start { .. } | Event::Resume { .. } | Event::Rejoin => {}
+            Event::Flap if self.phase == Phase::Safety => self.flap(),
+            Event::Stand { from, to, until } if self.phase == Phase::Safety => {
+                self.network.swizzle(from, to, until);
+            }
+            Event::Work { node, boot } => self.work(node, boot),
+            Event::Quick { node } if self.is_in_core(node) => self.quicken(node),
+            Event::Room { node } if self.is_in_core(node) => self.make_room(node),
+            Event::Start { .. }
+            | Event::Resume { .. }
+            | Event::Rejoin
+            | Event::Flap
+            | Event::Stand { .. }
+            | Event::Quick { .. }
+            | Event::Room { .. } => {}
             Event::Check => return self.on_check(),
         }
         None
@@ -456,6 +511,12 @@ impl World {
         self.counters
             .add("frames lost with connection", counts.lost_with_connection);
         self.counters.add("connections broken", counts.resets);
+        self.counters
+            .add("frames into half-open connections", counts.into_half_open);
+        self.counters
+            .add("frames delayed by a clog", counts.clogged);
+        self.counters
+            .add("frames delayed by a swizzle", counts.swizzled);
         for node in &self.nodes {
             let disk = node.disk.counts();
             self.counters.add("disk requests", disk.executed);
@@ -468,6 +529,14 @@ impl World {
             self.counters.add("disk changes torn", disk.torn);
             self.counters
                 .add("disk reads of damaged sectors", disk.damage_met);
+            self.counters
+                .add("disk requests refused for want of room", disk.refused);
+            self.counters
+                .add("disk reads of misdirected writes", disk.misplaced_met);
+            self.counters
+                .add("disk reads that were misdirected", disk.misread);
+            self.counters
+                .add("disk reads of lost writes", disk.unwritten_met);
         }
         self.counters.add("requests completed", self.completed);
         self.counters

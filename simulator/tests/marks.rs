@@ -61,6 +61,38 @@ const PARTS: &[Part] = &[
         first: 1,
         seeds: 2,
     },
+    Part {
+        profile: Profile::Crash,
+        settings: &[
+            "replicas=3",
+            "datagram=false",
+            "halfopen=400",
+            "swizzle=800",
+            "flap=2000",
+            "cutoff=500",
+            "slownode=800",
+        ],
+        first: 1,
+        seeds: 4,
+    },
+    Part {
+        profile: Profile::Disk,
+        settings: &["replicas=3", "full=1000", "misdirect=200"],
+        first: 1,
+        seeds: 4,
+    },
+    Part {
+        profile: Profile::Phantom,
+        settings: &["replicas=3"],
+        first: 1,
+        seeds: 3,
+    },
+    Part {
+        profile: Profile::Crash,
+        settings: &["replicas=3", "knobs=buffers+timeouts+chunks+ranges+reads"],
+        first: 1,
+        seeds: 2,
+    },
 ];
 
 /// What must have happened at least so often.
@@ -90,6 +122,25 @@ const FLOORS: &[(&str, u64)] = &[
     ("frames corrupted", 1),
     ("frames replayed", 1),
     ("cores smaller than the cluster", 1),
+    ("fault: halfopen", 20),
+    ("frames into half-open connections", 50),
+    ("fault: swizzle", 10),
+    ("frames delayed by a swizzle", 50),
+    ("fault: flap", 4),
+    ("frames cut by flapping", 20),
+    ("fault: cutoff", 20),
+    ("requests cut", 5),
+    ("answers cut", 5),
+    ("fault: slownode", 10),
+    ("inputs that waited for a slow node", 100),
+    ("ticks that a slow node missed", 5),
+    ("fault: full", 10),
+    ("disk requests refused for want of room", 20),
+    ("fault: misdirect", 5),
+    ("disk reads of misdirected writes", 1),
+    ("disk reads that were misdirected", 1),
+    ("fault: lostwrite", 5),
+    ("disk reads of lost writes", 2),
 ];
 
 #[test]

@@ -253,3 +253,63 @@ fn memory_only_group_goes_on_when_a_holder_forgets_and_the_other_is_cut_off() {
     });
     assert!(played > 2, "{played} runs had such a group");
 }
+
+#[test]
+fn primary_whose_connections_are_half_open_is_replaced_or_finds_out() {
+    for sees in [true, false] {
+        play(|play| {
+            let primary = play.primary(METADATA);
+            for peer in (0..3).filter(|&peer| peer != primary) {
+                let (blind, gone) = if sees {
+                    (peer, primary)
+                } else {
+                    (primary, peer)
+                };
+                assert!(play.open_half(blind, gone, 3_000), "they are connected");
+            }
+            assert!(progresses(play), "the others, or all once they know");
+            play.run(3_000);
+            assert!(progresses(play));
+        });
+    }
+}
+
+#[test]
+fn backup_that_is_slow_at_everything_holds_nobody_up_and_catches_up() {
+    play(|play| {
+        let backup = play.backup(METADATA);
+        play.slow_down(backup, 20_000);
+        assert!(progresses(play));
+        assert!(play.counted("inputs that waited for a slow node") > 0);
+        play.quicken(backup);
+        assert!(play.run_while_not(5_000, |play| play.is_caught_up(backup)));
+    });
+}
+
+#[test]
+fn primary_that_is_hopelessly_slow_is_replaced() {
+    play(|play| {
+        let (old, view) = (play.primary(METADATA), play.view(METADATA));
+        play.slow_down(old, 2_000_000);
+        play.run(2 * ELECTION);
+        assert!(play.view(METADATA) > view);
+        // Clients that ask the slow node wait for seconds before they ask another one.
+        assert!((0..5).any(|_| progresses(play)));
+    });
+}
+
+#[test]
+fn node_whose_disk_was_full_goes_on_when_there_is_room() {
+    for machine in [MachineKind::Bare, MachineKind::Planes] {
+        on(3, machine, &mut |play: &mut Play| {
+            let backup = play.backup(METADATA);
+            play.fill_disk(backup, true);
+            assert!(progresses(play), "the others need no room there");
+            play.fill_disk(backup, false);
+            let comes_back = play.run_while_not(10_000, |play| {
+                play.is_running(backup) && play.is_caught_up(backup)
+            });
+            assert!(comes_back);
+        });
+    }
+}

@@ -110,6 +110,8 @@ mod switch {
         PeerNeverChanges,
         /// Repair: a peer that says it no longer has a range is not believed.
         RefusalIgnored,
+        /// State transfer: what was fetched is complete whatever its digest.
+        DigestUnchecked,
         /// State transfer: state older than what is here is taken on.
         OlderOfferTaken,
         /// Partitions: the next offset stays where a suffix that was dropped had left it.

@@ -4,7 +4,9 @@
 //! durable side. Damage is an overlay on top of both, so that healing it is exact and pristine
 //! bytes never get lost.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::prng::Prng;
 
@@ -122,8 +124,19 @@ impl Pending {
     }
 }
 
-/// Damage of one sector.
+/// Why a sector reads as something else than was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// A write went to another place.
+    Misplaced,
+    /// A read came from another place; until the power is off.
+    Misread,
+    /// A write never happened.
+    Unwritten,
+}
+
+/// Damage of one sector.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Every read returns the bytes changed in the same way.
     Rot {
@@ -134,6 +147,19 @@ pub enum Damage {
     },
     /// Every read fails.
     Unreadable,
+    /// Every read returns these bytes.
+    Other {
+        /// The bytes of the whole sector.
+        bytes: Box<[u8; SECTOR as usize]>,
+        /// How it came to that.
+        why: Stray,
+    },
+}
+
+impl Damage {
+    fn is_stray(&self, of: Stray) -> bool {
+        matches!(self, Self::Other { why, .. } if *why == of)
+    }
 }
 
 /// The content of a file.
@@ -144,6 +170,10 @@ pub struct FileContent {
     pending: Vec<Pending>,
     damage: BTreeMap<u64, Damage>,
     generation: u64,
+    /// What stood under the last write of each byte, where that is kept.
+    before: Option<Vec<u8>>,
+    /// Whether a read brought the bytes of another place.
+    misread: Cell<bool>,
 }
 
 impl FileContent {
@@ -177,6 +207,14 @@ impl FileContent {
 
     /// Writes into the volatile side.
     pub fn write(&mut self, offset: u64, bytes: Vec<u8>) {
+        if let Some(before) = &mut self.before {
+            let end = offset as usize + bytes.len();
+            let old = self.visible.get(offset as usize..).unwrap_or(&[]);
+            let mut old = old[..old.len().min(bytes.len())].to_vec();
+            old.resize(bytes.len(), 0);
+            before.resize(before.len().max(end), 0);
+            before[offset as usize..end].copy_from_slice(&old);
+        }
         overwrite(&mut self.visible, offset, &bytes);
         self.forget_damage(offset, bytes.len() as u64);
         self.pending.push(Pending::Data {
@@ -189,6 +227,9 @@ impl FileContent {
     /// Changes the length on the volatile side.
     pub fn set_len(&mut self, len: u64) {
         self.visible.resize(len as usize, 0);
+        if let Some(before) = &mut self.before {
+            before.truncate(len as usize);
+        }
         self.damage.split_off(&len.div_ceil(SECTOR));
         self.pending.push(Pending::Length {
             len,
@@ -224,8 +265,78 @@ impl FileContent {
         self.pending.len() as u64
     }
 
+    /// Whether the bytes under later writes are kept from now on.
+    pub fn remember(&mut self, keep: bool) {
+        if keep {
+            self.before.get_or_insert_default();
+        }
+    }
+
+    /// What stood at a place before it was written last; zeros where that is not known.
+    #[must_use]
+    pub fn before(&self, place: &Range<u64>) -> Vec<u8> {
+        let kept = self.before.as_deref().unwrap_or(&[]);
+        let kept = kept.get(place.start as usize..).unwrap_or(&[]);
+        let len = (place.end - place.start) as usize;
+        let mut bytes = kept[..kept.len().min(len)].to_vec();
+        bytes.resize(len, 0);
+        bytes
+    }
+
+    /// Whether what is at a place was synced and nothing has changed it since.
+    #[must_use]
+    pub fn is_settled(&self, place: &Range<u64>) -> bool {
+        let range = place.start as usize..place.end as usize;
+        let durable = self.durable.get(range.clone());
+        durable.is_some() && durable == self.visible.get(range)
+    }
+
+    /// Reads bring other bytes from `offset` on.
+    pub fn stray(&mut self, offset: u64, bytes: &[u8], why: Stray) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let within = (at % SECTOR) as usize;
+            let count = (SECTOR as usize - within).min(bytes.len() - done);
+            let mut sector = Box::new([0; SECTOR as usize]);
+            match self.damage.get(&(at / SECTOR)) {
+                Some(Damage::Other { bytes, .. }) => sector.clone_from(bytes),
+                _ => {
+                    let start = (at - within as u64) as usize;
+                    let rest = self.visible.get(start..).unwrap_or(&[]);
+                    let len = rest.len().min(sector.len());
+                    sector[..len].copy_from_slice(&rest[..len]);
+                }
+            }
+            sector[within..within + count].copy_from_slice(&bytes[done..done + count]);
+            let damage = Damage::Other { bytes: sector, why };
+            self.damage.insert(at / SECTOR, damage);
+            done += count;
+        }
+    }
+
+    /// Whether a read of these bytes meets a stray of a kind.
+    #[must_use]
+    pub fn meets(&self, offset: u64, len: usize, why: Stray) -> bool {
+        let met = self.damage_at(offset, len).any(|it| it.is_stray(why));
+        if met && why == Stray::Misread {
+            self.misread.set(true);
+        }
+        met
+    }
+
+    fn damage_at(&self, offset: u64, len: usize) -> impl Iterator<Item = &Damage> {
+        let end = offset.saturating_add(len as u64).min(self.size());
+        let sectors = offset / SECTOR..end.div_ceil(SECTOR).max(offset / SECTOR);
+        self.damage.range(sectors).map(|(_, damage)| damage)
+    }
+
     /// Power off and on.
     pub fn crash(&mut self, fates: &mut Fates<'_>) {
+        if self.misread.take() {
+            self.damage
+                .retain(|_, damage| !damage.is_stray(Stray::Misread));
+        }
         let pending = std::mem::take(&mut self.pending);
         if pending.is_empty() && self.visible.len() == self.durable.len() {
             return;
@@ -280,10 +391,18 @@ impl FileContent {
             return Some(count);
         }
         let end = offset + count as u64;
-        for (&sector, &damage) in self.damage.range(offset / SECTOR..end.div_ceil(SECTOR)) {
+        for (&sector, damage) in self.damage.range(offset / SECTOR..end.div_ceil(SECTOR)) {
             match damage {
                 Damage::Unreadable => return None,
-                Damage::Rot { at, mask } => {
+                Damage::Other { bytes, .. } => {
+                    let start = (sector * SECTOR).max(offset);
+                    let stop = ((sector + 1) * SECTOR).min(end);
+                    let within = (start - sector * SECTOR) as usize;
+                    let len = (stop - start) as usize;
+                    let from = (start - offset) as usize;
+                    into[from..from + len].copy_from_slice(&bytes[within..within + len]);
+                }
+                &Damage::Rot { at, mask } => {
                     let position = sector * SECTOR + u64::from(at);
                     if (offset..end).contains(&position) {
                         into[(position - offset) as usize] ^= mask;
@@ -297,9 +416,8 @@ impl FileContent {
     /// Whether a read of these bytes meets damage.
     #[must_use]
     pub fn is_damaged(&self, offset: u64, len: usize) -> bool {
-        let end = offset.saturating_add(len as u64).min(self.size());
-        let sectors = offset / SECTOR..end.div_ceil(SECTOR);
-        !sectors.is_empty() && self.damage.range(sectors).next().is_some()
+        let is_hurt = |damage: &Damage| !matches!(damage, Damage::Other { .. });
+        self.damage_at(offset, len).any(is_hurt)
     }
 
     /// Damages the sector at `position`; false when the file ends before.

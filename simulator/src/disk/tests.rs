@@ -1,8 +1,10 @@
 //! What a crash leaves behind, by mode, and what it may never take.
 
-use biplane_journal::{Chunk, Disk, DiskOp, DiskPath, DiskRequest, DiskView, QueueId};
+use biplane_journal::{
+    Chunk, Disk, DiskErrorKind, DiskOp, DiskPath, DiskRequest, DiskView, QueueId,
+};
 
-use super::{CrashMode, Damage, DiskOptions, SECTOR, VirtualDisk};
+use super::{CrashMode, Damage, DiskOptions, SECTOR, Stray, VirtualDisk};
 use crate::prng::Prng;
 
 fn path(text: &str) -> DiskPath {
@@ -206,4 +208,129 @@ fn a_failed_sync_is_not_repaired_by_a_later_one() {
         lost += u32::from(content(&disk, "dir/a").expect("durable").is_empty());
     }
     assert!(lost > 0);
+}
+
+/// A log of `count` records of 300 bytes, each of its number, synced one by one.
+fn log(count: u8) -> VirtualDisk {
+    let mut disk = VirtualDisk::new(DiskOptions::calm(), Prng::new(1));
+    disk.remember();
+    for number in 0..count {
+        write(
+            &mut disk,
+            "journal.wal",
+            u64::from(number) * 300,
+            &[number + 1; 300],
+            true,
+        );
+    }
+    let root = DiskPath::root();
+    run(&mut disk, DiskOp::SyncDir { path: root });
+    disk
+}
+
+fn record(number: u64) -> std::ops::Range<u64> {
+    number * 300..(number + 1) * 300
+}
+
+/// The record of a number as it is read.
+fn read_record(disk: &VirtualDisk, number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 300];
+    disk.read(&path("journal.wal"), number * 300, &mut bytes)
+        .expect("readable");
+    bytes
+}
+
+#[test]
+fn write_that_never_happened_leaves_what_was_there_and_its_neighbours() {
+    let mut disk = log(4);
+    write(&mut disk, "journal.wal", 600, &[9; 300], true);
+    let log = path("journal.wal");
+    assert!(disk.unwrite(&log, &record(1), Stray::Unwritten));
+    assert!(disk.unwrite(&log, &record(2), Stray::Unwritten));
+    assert_eq!(disk.counts().unwritten_met, 0);
+    let found: Vec<Vec<u8>> = (0..4).map(|number| read_record(&disk, number)).collect();
+    assert_eq!(found, [[1; 300], [0; 300], [3; 300], [4; 300]]);
+    assert!(disk.counts().unwritten_met > 0);
+    let (durable, _) = disk.durable(&log).expect("it is there");
+    assert_eq!(durable[600..900], [9; 300], "pristine bytes are kept");
+    disk.heal();
+    assert_eq!(read_record(&disk, 1), [2; 300]);
+}
+
+#[test]
+fn what_a_crash_could_take_anyway_is_not_taken_twice() {
+    let mut disk = log(2);
+    write(&mut disk, "journal.wal", 300, &[8; 300], false);
+    let log = path("journal.wal");
+    assert!(!disk.unwrite(&log, &record(1), Stray::Unwritten));
+    assert_eq!(disk.bytes_at(&log, &record(1)), None);
+    assert!(disk.unwrite(&log, &record(0), Stray::Unwritten));
+}
+
+#[test]
+fn misdirected_write_is_read_at_the_wrong_place_until_that_is_written_again() {
+    let mut disk = log(4);
+    let log = path("journal.wal");
+    let bytes = disk.bytes_at(&log, &record(0)).expect("settled");
+    assert!(disk.misplace(&log, &record(3), &bytes, Stray::Misplaced));
+    assert_eq!(read_record(&disk, 3), [1; 300]);
+    assert_eq!(read_record(&disk, 2), [3; 300]);
+    assert!(disk.counts().misplaced_met > 0);
+    disk.crash(CrashMode::LoseAll);
+    assert_eq!(read_record(&disk, 3), [1; 300], "it stays");
+    write(&mut disk, "journal.wal", 900, &[7; 300], true);
+    assert_eq!(read_record(&disk, 3), [7; 300]);
+}
+
+#[test]
+fn misdirected_read_is_over_when_the_power_was_off() {
+    let mut disk = log(3);
+    let log = path("journal.wal");
+    let other = disk.bytes_at(&log, &record(2)).expect("settled");
+    assert!(disk.misplace(&log, &record(1), &other, Stray::Misread));
+    disk.crash(CrashMode::LoseAll);
+    assert_eq!(read_record(&disk, 1), [3; 300], "nobody had read it yet");
+    disk.crash(CrashMode::LoseAll);
+    assert_eq!(read_record(&disk, 1), [2; 300]);
+    assert!(disk.counts().misread > 0);
+}
+
+#[test]
+fn full_disk_refuses_what_needs_room_and_nothing_else() {
+    for seed in 0..20 {
+        let mut disk = disk(seed);
+        write(&mut disk, "dir/a", 0, &[1; 600], true);
+        disk.fill(true);
+        write(&mut disk, "dir/a", 100, &[2; 100], true);
+        let refused = |disk: &mut VirtualDisk, op| {
+            disk.submit(DiskRequest {
+                queue: QueueId(1),
+                token: 1,
+                op,
+            });
+            drain(disk);
+            let done = disk.poll().expect("a completion");
+            done.result.err().map(|error| error.kind)
+        };
+        let full = Some(DiskErrorKind::NoSpace);
+        let longer = DiskOp::Write {
+            path: path("dir/a"),
+            offset: 500,
+            data: vec![Chunk::from(vec![3; 400])],
+            sync: true,
+        };
+        assert_eq!(refused(&mut disk, longer.clone()), full);
+        let whole = DiskOp::Replace {
+            path: path("dir/b"),
+            data: vec![Chunk::from(vec![3; 4])],
+        };
+        assert_eq!(refused(&mut disk, whole.clone()), full);
+        assert_eq!(disk.counts().refused, 2);
+        let found = content(&disk, "dir/a").expect("it is there");
+        assert!(found.len() <= 900, "a part of it may be there");
+        assert!(found[..100] == [1; 100] && found[100..200] == [2; 100]);
+        disk.fill(false);
+        assert_eq!(refused(&mut disk, longer), None);
+        assert_eq!(refused(&mut disk, whole), None);
+    }
 }

@@ -423,4 +423,6 @@ pub const SURVIVORS: &[(Mutation, &str, u64)] = &[
         60,
     ),
     (Mutation::Core(Core::PurgeAtOnce), "purge-at-once", 60),
+    // With `transfer` and chunks of state that were damaged before they were sealed.
+    (Mutation::Core(Core::DigestUnchecked), "digest-unchecked", 8),
 ];

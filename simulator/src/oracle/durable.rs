@@ -98,6 +98,22 @@ impl DurableReader {
         (*identity == entry.1 && place.end < end).then(|| place.clone())
     }
 
+    /// All records that a crash now would leave in the log file, by op.
+    pub fn records(
+        &mut self,
+        node: u8,
+        disk: &VirtualDisk,
+        log: &DiskPath,
+        overhead: usize,
+    ) -> Vec<(Op, Checksum, Range<usize>)> {
+        let entries = self
+            .entries(node, disk, log, overhead)
+            .into_iter()
+            .flatten();
+        let records = entries.map(|(op, (identity, place))| (*op, *identity, place.clone()));
+        records.collect()
+    }
+
     fn entries(
         &mut self,
         node: u8,

@@ -84,7 +84,8 @@ impl World {
                         by_time,
                     },
                 );
-                if let Some(late) = self.clients[client].travel() {
+                let arrives = !self.loses_request(client, node);
+                if let Some(late) = self.clients[client].travel().filter(|_| arrives) {
                     let call = Box::new(call);
                     self.queue
                         .schedule(now + late, Event::Call { node, token, call });
@@ -157,7 +158,8 @@ impl World {
             self.audit_answer(token, &answer);
             return;
         };
-        if let Some(late) = self.clients[client].travel() {
+        let arrives = !self.loses_answer(client, node);
+        if let Some(late) = self.clients[client].travel().filter(|_| arrives) {
             let due = self.queue.now() + late;
             self.queue.schedule(
                 due,

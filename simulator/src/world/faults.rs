@@ -26,10 +26,25 @@ impl World {
             FaultClass::Partition => faults.partition,
             FaultClass::Clog => faults.clog,
             FaultClass::Reset => faults.reset,
+            // Dealt out by places, which are other records on other nodes; what strays and what is
+            // lost is dealt out by records. Together they might take two copies of one.
+            FaultClass::Rot if faults.misdirect.or(faults.lost_write).is_some() => None,
             FaultClass::Rot => faults.rot,
             FaultClass::Wipe => faults.wipe,
             FaultClass::Stop => faults.stop,
             FaultClass::Decay => faults.decay,
+            // A datagram needs no connection.
+            FaultClass::HalfOpen if self.options.network.datagram => None,
+            FaultClass::HalfOpen => faults.half_open,
+            FaultClass::Swizzle => faults.swizzle,
+            FaultClass::Flap => faults.flap,
+            FaultClass::Cutoff => faults.cutoff,
+            FaultClass::SlowNode => faults.slow_node,
+            FaultClass::Full => faults.full,
+            // Of fewer replicas none may lose a record.
+            FaultClass::Misdirect | FaultClass::LostWrite if self.options.replicas < 3 => None,
+            FaultClass::Misdirect => faults.misdirect,
+            FaultClass::LostWrite => faults.lost_write,
         }
     }
 
@@ -78,6 +93,14 @@ impl World {
             FaultClass::Wipe => self.fault_wipe(),
             FaultClass::Stop => self.fault_stop(),
             FaultClass::Decay => self.fault_decay(),
+            FaultClass::HalfOpen => self.fault_half_open(),
+            FaultClass::Swizzle => self.fault_swizzle(),
+            FaultClass::Flap => self.fault_flap(),
+            FaultClass::Cutoff => self.fault_cutoff(),
+            FaultClass::SlowNode => self.fault_slow_node(),
+            FaultClass::Full => self.fault_full(),
+            FaultClass::Misdirect => self.fault_misdirect(),
+            FaultClass::LostWrite => self.fault_lost_write(),
         };
         if struck {
             self.counters.add(class.counter(), 1);
@@ -92,7 +115,7 @@ impl World {
         }
     }
 
-    fn draw_running(&mut self) -> Option<u8> {
+    pub(super) fn draw_running(&mut self) -> Option<u8> {
         let running: Vec<u8> = self
             .nodes
             .iter()
@@ -223,7 +246,7 @@ impl World {
         self.schedule_net(events);
     }
 
-    fn some_primary(&mut self) -> u8 {
+    pub(super) fn some_primary(&mut self) -> u8 {
         let primaries: Vec<u8> = self
             .nodes
             .iter()
@@ -238,7 +261,7 @@ impl World {
         self.fault_prng.pick(&primaries).copied().unwrap_or(0)
     }
 
-    fn draw_pair(&mut self) -> Option<(u8, u8)> {
+    pub(super) fn draw_pair(&mut self) -> Option<(u8, u8)> {
         let count = u64::from(self.options.replicas);
         if count < 2 {
             return None;
@@ -414,6 +437,7 @@ impl World {
         this.disk.heal();
         this.stopping = false;
         this.disk.set_options(crate::disk::DiskOptions::calm());
+        self.quicken(node);
         self.resume(node);
         if self.nodes[usize::from(node)].machine.is_none() {
             self.queue.schedule(self.queue.now(), Event::Start { node });

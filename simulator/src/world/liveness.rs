@@ -50,7 +50,14 @@ impl World {
         let least = view_change_quorum(count as u8);
         let smaller = self.fault_prng.chance(500_000);
         // Where a copy went bad the one that is left must be among those that go on.
-        let is_decayed = self.counters.get(FaultClass::Decay.counter()) > 0;
+        let gone = [
+            FaultClass::Decay,
+            FaultClass::Misdirect,
+            FaultClass::LostWrite,
+        ];
+        let is_decayed = gone
+            .iter()
+            .any(|class| self.counters.get(class.counter()) > 0);
         if !smaller || least == count || is_decayed {
             return;
         }
@@ -68,7 +75,12 @@ impl World {
         let now = self.queue.now();
         self.phase_ends = now + self.options.liveness_max;
         self.network.unclog();
+        self.end_flapping();
+        self.client_cuts = super::links::ClientCuts::default();
         self.rejoin();
+        let mut events = Vec::new();
+        self.network.end_half_open(now, &mut events);
+        self.schedule_net(events);
         let count = self.options.replicas;
         let mut cuts = Cuts::none(count);
         let core = self.core.clone();

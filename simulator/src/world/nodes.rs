@@ -34,8 +34,10 @@ pub(crate) struct Node {
     phase: Nanos,
     /// Standing still.
     pub(crate) paused: bool,
-    /// What arrived while it stood still.
-    inbox: VecDeque<Cause>,
+    /// What arrived while it stood still or had no time.
+    pub(super) inbox: VecDeque<Cause>,
+    /// How slow it is, while it is.
+    pub(super) slow: Option<super::slow::Slow>,
     /// When the world looks at the disk next.
     disk_wake: Option<Nanos>,
     /// A start is scheduled.
@@ -52,6 +54,14 @@ impl Node {
         if options.mutation == Some(Mutation::DirectoryIsNotSynced) {
             disk.forget_names();
         }
+        if options
+            .faults
+            .lost_write
+            .or(options.faults.misdirect)
+            .is_some()
+        {
+            disk.remember();
+        }
         Self {
             id,
             boot: 0,
@@ -61,6 +71,7 @@ impl Node {
             phase: phase.below(crate::time::TICK),
             paused: false,
             inbox: VecDeque::new(),
+            slow: None,
             disk_wake: None,
             starting: true,
             stopping: false,
@@ -178,6 +189,9 @@ impl World {
         this.machine = None;
         this.paused = false;
         this.inbox.clear();
+        if let Some(slow) = &mut this.slow {
+            slow.forget();
+        }
         this.disk.run_until(now);
         while this.disk.poll().is_some() {}
         this.disk.crash(mode);
@@ -218,8 +232,7 @@ impl World {
         let wall_micros = this.clock.wall_micros(now);
         self.queue.schedule(next, Event::Tick { node, boot });
         if !paused {
-            self.step(node, Cause::Tick { wall_micros });
-            self.stop_if_flushed(node);
+            self.tick(node, wall_micros);
         }
     }
 
@@ -230,7 +243,8 @@ impl World {
             self.nodes[index].disk_wake = None;
         }
         // A failed write may stop the process, and that is a crash like any other.
-        let spared = self.options.disk.has_errors() && !self.may_forget(node);
+        let is_faulty = self.options.disk.has_errors() || self.nodes[index].disk.is_full();
+        let spared = is_faulty && !self.may_forget(node);
         self.nodes[index].disk.spare(spared);
         self.nodes[index].disk.run_until(now);
         if self.is_sprung(node, false) {
@@ -291,6 +305,8 @@ impl World {
         }
         if this.paused {
             this.inbox.push_back(cause);
+        } else if this.slow.is_some() {
+            self.step_slowly(node, cause);
         } else {
             self.step(node, cause);
         }
@@ -315,7 +331,7 @@ impl World {
         }
     }
 
-    fn step(&mut self, node: u8, cause: Cause) {
+    pub(super) fn step(&mut self, node: u8, cause: Cause) {
         if self.failure.is_some() {
             return;
         }
@@ -426,11 +442,13 @@ impl World {
             match effect {
                 Effect::Send { to, message } => {
                     self.counters.add(command_name(message.command()), 1);
+                    let message = self.worn(message);
                     let replicas = self.options.replicas;
                     let mutation = self.options.mutation;
                     let before = mutation.and_then(|it| it.forged_before(&message));
                     let after = mutation.and_then(|it| it.forged(to, replicas, &message));
                     for message in before.into_iter().chain([message]).chain(after) {
+                        self.frames.sent(message.command(), node, to);
                         let events = self.network.send(now, node, to, message);
                         self.schedule_net(events);
                     }
@@ -468,7 +486,7 @@ impl World {
         self.start_later(node);
     }
 
-    fn stop_if_flushed(&mut self, node: u8) {
+    pub(super) fn stop_if_flushed(&mut self, node: u8) {
         let this = &self.nodes[usize::from(node)];
         let flushed = this
             .machine
@@ -526,8 +544,9 @@ fn open(
             let config = PlanesConfig {
                 replica: node,
                 replica_count: options.replicas,
-                timers: options.timers,
+                timers: options.knobs.time(options.timers),
                 tiny_limits: options.tiny_limits,
+                knobs: options.knobs,
                 seed,
                 wall_micros,
             };
@@ -538,7 +557,7 @@ fn open(
                 replica: node,
                 replica_count: options.replicas,
                 groups: bare_groups(options.partitions),
-                timers: options.timers,
+                timers: options.knobs.time(options.timers),
                 limits: if options.tiny_limits {
                     biplane_vsr::Limits::tiny()
                 } else {

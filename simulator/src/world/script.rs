@@ -46,6 +46,11 @@ impl World {
         self.schedule_net(events);
     }
 
+    /// The disk of a node has no room, or has it again.
+    pub(crate) fn fill_disk(&mut self, node: u8, full: bool) {
+        self.nodes[usize::from(node)].disk.fill(full);
+    }
+
     /// Requests that the disk of a node has executed.
     pub(crate) fn disk_steps(&self, node: u8) -> u64 {
         self.nodes[usize::from(node)].disk.counts().executed

@@ -25,6 +25,9 @@ pub struct OpenRecord {
     pub bytes: Range<usize>,
 }
 
+/// Records at the end of a log that are spared.
+const SPARED: usize = 4;
+
 /// An op that a view starts with and that is not known to be committed: its number, identity
 /// and operation.
 pub(super) type Announced = (Op, Checksum, Operation);
@@ -142,6 +145,43 @@ impl Promises {
                     });
                 }
             }
+        }
+        found
+    }
+
+    /// What stands in the logs of a node, each record with others behind it: what happens to one
+    /// of these is no torn tail. Only ops for which `owns` holds.
+    pub fn inner_records(
+        &mut self,
+        look: Look<'_>,
+        owns: impl Fn(GroupId, Op) -> bool,
+    ) -> Vec<OpenRecord> {
+        let mut found = Vec::new();
+        let Some(machine) = look.machine else {
+            return found;
+        };
+        for group in machine.groups() {
+            let Some(facts) = machine.facts(group) else {
+                continue;
+            };
+            let Some((path, overhead)) = &facts.prepare_log else {
+                continue;
+            };
+            let records = self.reader.records(look.node, look.disk, path, *overhead);
+            let mut ends: Vec<usize> = records.iter().map(|it| it.2.end).collect();
+            ends.sort_unstable();
+            // An unreadable sector may hold the headers of as many records as begin in it.
+            let behind = ends.iter().rev().nth(SPARED).copied().unwrap_or(0);
+            let inner = records
+                .into_iter()
+                .filter(|(op, _, bytes)| bytes.end <= behind && owns(group, *op));
+            found.extend(inner.map(|(op, identity, bytes)| OpenRecord {
+                key: key(&facts, group),
+                op,
+                identity,
+                path: path.clone(),
+                bytes,
+            }));
         }
         found
     }
