@@ -278,10 +278,7 @@ impl Group {
             let is_put_off = std::mem::take(&mut self.cold.is_put_off);
             let nothing = std::mem::take(&mut self.cold.nothing);
             let others = if leads { identity.replica_count - 1 } else { 1 };
-            // A backup that was told to come back gets what the primary has in the rounds that are
-            // left.
-            let has_some = self.segments.next_offset() > 0 || self.frontier > 0;
-            if nothing >= others && !(leads && has_some) {
+            if nothing >= others {
                 self.cold.stage = Look::NotNeeded;
                 return;
             }
