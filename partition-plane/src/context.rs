@@ -119,6 +119,8 @@ pub(crate) struct Context<'a> {
     pub(crate) resets: &'a mut Vec<(GroupId, String)>,
     /// Changes of lines in the shared superblock.
     pub(crate) lines: &'a mut Vec<Change>,
+    /// Groups that have looked at their peers because somebody waits for it.
+    pub(crate) looked: &'a mut Vec<GroupId>,
     /// Elections of all groups.
     pub(crate) pace: &'a mut Pace,
     /// Scratch space, so that a step of an idle group allocates nothing.

@@ -224,6 +224,9 @@ impl Group {
     pub(crate) fn catch_up(&mut self, now: u64) {
         if !self.waits_in_line {
             self.replica.skip_ticks(now - self.ticked_at);
+            if !self.is_at_rest {
+                self.puller.skip_ticks(now - self.ticked_at);
+            }
         }
         self.ticked_at = now;
     }
@@ -244,16 +247,22 @@ impl Group {
         }
         let now = context.now;
         let was_disturbed = !std::mem::take(&mut self.is_undisturbed);
+        if was_disturbed && self.cold.take_end() {
+            context.looked.push(self.spec.group);
+        }
         if was_disturbed && !self.is_still(now) {
             self.is_at_rest = false;
             return self.prospect_at(now, now + 1);
         }
         if was_disturbed {
-            self.is_at_rest = self.replica.is_normal() && !self.cold.is_busy();
+            self.is_at_rest = self.replica.is_normal() && self.is_quiet(now);
         }
-        let wake = (now + self.replica.ticks_to_wake())
+        let mut wake = (now + self.replica.ticks_to_wake())
             .min(self.retention_at)
             .min(self.cold.wakes_at().unwrap_or(u64::MAX));
+        if !self.is_at_rest {
+            wake = wake.min(now.saturating_add(self.puller.ticks_to_wake()));
+        }
         self.prospect_at(now, wake.max(now + 1))
     }
 
@@ -274,7 +283,9 @@ impl Group {
     /// or a tick. Whether it was no more: then nothing else here has changed, and nothing else
     /// need be looked at. Of thousands of idle groups hardly any memory is at hand.
     fn stays_at_rest(&mut self, input: vsr::Input, context: &mut Context<'_>) -> bool {
-        let was_at_rest = self.is_at_rest && context.now < self.retention_at;
+        let was_at_rest = self.is_at_rest
+            && context.now < self.retention_at
+            && !self.cold.wants_tick(context.now);
         self.step_replica(input, context);
         let commit = self.replica.commit_max();
         self.is_undisturbed = was_at_rest
@@ -358,7 +369,7 @@ impl Group {
     /// Whether a tick can change nothing here beyond what the replica itself did: thousands of
     /// idle groups share one processor.
     pub(crate) fn is_quiet(&self, now: u64) -> bool {
-        self.is_still(now) && !self.cold.is_busy()
+        self.is_still(now) && !self.cold.wants_tick(now) && !self.transfer.is_busy(&self.puller)
     }
 
     /// The same but for a look at the peers, which knows when it goes on.
@@ -373,7 +384,7 @@ impl Group {
             && !self.purge.is_due()
             && !(self.state.is_ahead && self.replica.is_primary())
             && !self.requester.has_session()
-            && !self.transfer.is_busy(&self.puller)
+            && (!self.transfer.is_busy(&self.puller) || self.puller.is_looking())
             && !self.transfer.offers_wanted.hold_requests()
             && self.polls.is_idle()
             && !self.state.offsets.is_dirty()
@@ -417,6 +428,11 @@ impl Group {
     /// The tick on which it is called next, if that lies ahead.
     pub(crate) fn filed_at(&self) -> u64 {
         self.filed_at
+    }
+
+    /// Whether a request for this primary waits until it has looked at its peers.
+    pub(crate) fn looks_first(&self) -> bool {
+        self.replica.leads() && self.cold.makes_wait()
     }
 
     pub(crate) fn queues(&self) -> Queues {

@@ -66,6 +66,8 @@ pub struct PartitionPlane {
     /// Promises of the groups without files, and changes on their way there.
     pub(crate) shared: SharedSuperblock,
     pub(crate) lines: Vec<Change>,
+    /// Groups whose look at their peers is over and for which requests may wait.
+    looked: Vec<GroupId>,
     pub(crate) pace: Pace,
     schedule: Schedule,
     /// Running groups that were not at rest when they were called last.
@@ -138,6 +140,7 @@ impl PartitionPlane {
             resets: Vec::new(),
             shared: SharedSuperblock::new(identity),
             lines: Vec::new(),
+            looked: Vec::new(),
             pace: Pace::default(),
             schedule: Schedule::default(),
             restless: BTreeSet::new(),
@@ -207,6 +210,9 @@ impl PartitionPlane {
                 self.each_group(out, |group, context| group.flush_all(context));
             }
         }
+        for group in std::mem::take(&mut self.looked) {
+            self.release_parked(group, out);
+        }
         self.pass_lines(out);
         let until = out.len();
         self.count_requests(&out[from..until]);
@@ -252,6 +258,7 @@ impl PartitionPlane {
             resident_total: &mut self.resident_total,
             resets: &mut self.resets,
             lines: &mut self.lines,
+            looked: &mut self.looked,
             pace: &mut self.pace,
             scratch: &mut self.scratch,
         };
@@ -447,9 +454,13 @@ impl PartitionPlane {
     ) {
         match self.slots.get(&group) {
             Some(Slot::Running(running)) => {
-                if !running.home().has_files() && running.replica().is_primary() {
+                let lacks_files = !running.home().has_files() && running.replica().is_primary();
+                if lacks_files || running.looks_first() {
                     self.park_request(token, group, request, out);
-                    self.visit(group, out, |group, context| group.make_files(context));
+                    self.visit(group, out, |group, context| {
+                        group.make_files(context);
+                        group.look_now(context);
+                    });
                     return;
                 }
                 self.visit(group, out, |group, context| {

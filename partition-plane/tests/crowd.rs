@@ -31,6 +31,8 @@ struct Crowd {
     /// Frames that were sent, and those of view changes among them.
     frames: u64,
     votes: u64,
+    /// Questions what a peer has.
+    looks: u64,
     /// Answers to clients by token.
     replies: BTreeMap<u64, u32>,
 }
@@ -63,6 +65,7 @@ impl Crowd {
             ticks: 0,
             frames: 0,
             votes: 0,
+            looks: 0,
             replies: BTreeMap::new(),
         };
         for at in 0..3 {
@@ -119,6 +122,7 @@ impl Crowd {
                             | Command::DoViewChange
                             | Command::StartView
                     ));
+                    self.looks += u64::from(message.command() == Command::RequestStateTransfer);
                     if let Some(node) = &mut self.nodes[usize::from(to.0)] {
                         node.inbox.push_back((ReplicaId(at), message));
                     }
@@ -222,6 +226,7 @@ fn a_restart_of_all_nodes_elects_each_group_once() {
         votes <= needed + needed / 5,
         "{votes} frames where {needed} do"
     );
+    assert_eq!(crowd.looks, 0, "nobody has a reason to look yet");
     // A second until the first question; the rest is what the nodes carry.
     let carried = crowd.frames / 3 / FRAMES_PER_TICK as u64;
     assert!(
@@ -229,6 +234,12 @@ fn a_restart_of_all_nodes_elects_each_group_once() {
         "{ticks} ticks, {carried} for {} frames",
         crowd.frames
     );
+    // Each looks later all the same. Who leads asks two, who follows asks the leader, and some
+    // find it looking around itself.
+    (0..10_000).for_each(|_| crowd.tick());
+    let (looks, groups) = (crowd.looks, u64::from(GROUPS));
+    println!("{looks} looks");
+    assert!((4 * groups..=8 * groups).contains(&looks), "{looks} looks");
 }
 
 /// With one node away nobody hears from all others, and the questions have to run out first.

@@ -130,6 +130,62 @@ fn a_sleeper_takes_nothing_from_those_who_were_awake() {
     }
 }
 
+/// After a restart of all nodes nobody looks at the peers of a partition without files, until
+/// somebody writes to it. The first message waits for that look, and not for long.
+#[test]
+fn the_first_message_after_a_restart_of_all_is_taken_at_once() {
+    for seed in 1..=20 {
+        let mut world = world(seed);
+        world.tick(20);
+        (0..3).for_each(|at| world.crash(at, true));
+        (0..3).for_each(|at| world.boot(at));
+        assert!(world.run_until(400, leads), "{}", world.picture());
+        world.tick(seed * 10);
+        let at = world.primary().unwrap();
+        let token = world.submit(at, send_request(0x99, 1, &[b"first".to_vec()]));
+        let answered = world.run_until(15, |world| world.answers.contains_key(&token));
+        assert!(answered, "seed {seed}: {}", world.picture());
+        assert_eq!(world.answers[&token].status(), 0, "seed {seed}");
+        world.converge(100);
+    }
+}
+
+/// One node alone has messages, the others not even files: all of them get them, whether somebody
+/// writes right after the restart or nobody does, and nothing is minted over them.
+#[test]
+fn what_one_node_has_is_found_by_those_who_look_later() {
+    for (holder, writes) in [0, 1, 2]
+        .into_iter()
+        .flat_map(|at| [(at, false), (at, true)])
+    {
+        let mut world = world(7);
+        world.tick(20);
+        let empty: Vec<MemoryDisk> = world.nodes.iter().map(|node| node.disk.clone()).collect();
+        for n in 0..3_u64 {
+            assert_eq!(world.send(&[n.to_le_bytes().to_vec()]), n);
+        }
+        world.converge(200);
+        (0..3).for_each(|at| world.crash(at, false));
+        for (at, disk) in empty.into_iter().enumerate() {
+            if at != holder {
+                world.nodes[at].disk = disk;
+            }
+        }
+        (0..3).for_each(|at| world.boot(at));
+        let mut expected = vec![0, 1, 2];
+        if writes {
+            let next = world.send(&[3_u64.to_le_bytes().to_vec()]);
+            assert_eq!(next, 3, "node {holder} had three");
+            expected.push(3);
+        }
+        world.tick(1_500);
+        for at in 0..3 {
+            let offsets: Vec<u64> = world.all_messages(at).iter().map(|found| found.0).collect();
+            assert_eq!(offsets, expected, "node {holder} had them, node {at}");
+        }
+    }
+}
+
 /// The first message, with the process killed and everything unsynced lost after each answer of
 /// the disk in turn.
 #[test]

@@ -195,6 +195,46 @@ impl Puller {
         }
     }
 
+    /// Whether all that is under way is a [`Puller::look`] that waits for its answer: no tick
+    /// before [`Puller::ticks_to_wake`] has an effect.
+    #[must_use]
+    pub fn is_looking(&self) -> bool {
+        self.stage == Stage::AwaitingTarget
+            && self.attempt.as_ref().is_some_and(|attempt| attempt.looks)
+    }
+
+    /// Ticks until one may have an effect; at least one.
+    #[must_use]
+    pub fn ticks_to_wake(&self) -> u64 {
+        match &self.attempt {
+            Some(attempt) if self.is_looking() => {
+                let left = self.config.limits.retry_ticks.saturating_sub(attempt.idle);
+                u64::from(left.max(1))
+            }
+            Some(_) => 1,
+            None if self.rearm.is_some() => 1,
+            None => u64::MAX,
+        }
+    }
+
+    /// Lets ticks pass of which none has an effect.
+    ///
+    /// # Panics
+    ///
+    /// When one of them has.
+    pub fn skip_ticks(&mut self, count: u64) {
+        if count == 0 || !self.is_looking() {
+            return;
+        }
+        assert!(count < self.ticks_to_wake(), "a skipped tick has no effect");
+        if let Some(attempt) = &mut self.attempt {
+            attempt.ticks = attempt.ticks.saturating_add(count);
+            attempt.idle = attempt
+                .idle
+                .saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
     /// Whether [`Puller::on_target`] would take a descriptor of `from` as the answer to the
     /// request that is out. For owners that judge offers by rules of their own first.
     #[must_use]

@@ -11,12 +11,18 @@
 //! A peer serves few groups at once and has to hash what it offers, and all groups of a node look
 //! around together. So "not now" is no answer: a primary asks again, for seconds and not for
 //! ever, and a backup until it is told. Who has nothing at all says so for good.
+//!
+//! Of tens of thousands of partitions that were restarted together most have never been written
+//! to. A replica without files looks later: when a client wants something that depends on it, when
+//! a peer looks, which is how one with files makes itself known, and in any case after a while.
+//! Until it has looked it has not, and takes no requests: the first to come waits for the look.
 
 use biplane_state_transfer::{Ended, artifact_kind};
 use biplane_vsr as vsr;
 use biplane_wire::{Manifest, ManifestEntry, Op, ReplicaId, StateTransferTargetHeader, Typed};
 
 use super::Group;
+use super::open::SPREAD;
 use crate::context::Context;
 
 /// Ticks one peer has to answer, and between two rounds.
@@ -34,6 +40,10 @@ const PAUSE_MAX: u64 = 6_000;
 /// first: there may be thousands of them.
 const DORMANT_ROUNDS: u32 = 3;
 const DORMANT_PATIENCE: u64 = 100;
+/// Ticks after which a replica without files looks though nobody made it, and over how many more
+/// of them those of a node are spread.
+const LATER: u64 = 3_000;
+const LATER_SPREAD: u64 = 6_000;
 
 /// The look at the peers.
 #[derive(Debug, Default)]
@@ -44,6 +54,10 @@ pub(crate) struct ColdStart {
     stage: Look,
     /// Who was asked in this round said that it cannot answer now.
     is_put_off: bool,
+    /// Peers that have said in this round that they have nothing.
+    nothing: u8,
+    /// The look was left for later and has begun since: requests wait for its end.
+    is_late: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +66,8 @@ enum Look {
     NotNeeded,
     /// The log has ops that are not here yet. They may turn out to say nothing of messages.
     Waiting,
+    /// Peers are asked when there is a reason, or at this tick.
+    Later { at: u64 },
     /// Peers are asked one after the other.
     Asking {
         next: u8,
@@ -65,6 +81,16 @@ enum Look {
 }
 
 impl Look {
+    /// Peers are asked from the first on.
+    fn begin(now: u64) -> Self {
+        Self::Asking {
+            next: 0,
+            round: 0,
+            until: now,
+            asked: false,
+        }
+    }
+
     /// A peer is asked again after a pause.
     fn again(next: u8, round: u32, now: u64) -> Self {
         Self::Asking {
@@ -94,8 +120,7 @@ impl ColdStart {
     pub(super) fn new(possible: bool) -> Self {
         Self {
             possible,
-            stage: Look::NotNeeded,
-            is_put_off: false,
+            ..Self::default()
         }
     }
 
@@ -103,13 +128,39 @@ impl ColdStart {
     pub(super) fn wakes_at(&self) -> Option<u64> {
         match self.stage {
             Look::NotNeeded => None,
-            Look::Asking {
-                until,
-                asked: false,
-                ..
-            } => Some(until),
-            Look::Waiting | Look::Asking { .. } | Look::Taking { .. } => Some(0),
+            Look::Later { at } => Some(at),
+            Look::Asking { until, .. } => Some(until),
+            Look::Waiting | Look::Taking { .. } => Some(0),
         }
+    }
+
+    /// Whether peers are being asked.
+    fn is_under_way(&self) -> bool {
+        matches!(self.stage, Look::Asking { .. } | Look::Taking { .. })
+    }
+
+    /// Whether a tick has something to do for the look.
+    pub(super) fn wants_tick(&self, now: u64) -> bool {
+        match self.stage {
+            Look::Later { at } => at <= now,
+            Look::Waiting => true,
+            _ => self.is_under_way(),
+        }
+    }
+
+    /// Whether requests wait for a look that nobody had a reason for before.
+    pub(crate) fn makes_wait(&self) -> bool {
+        match self.stage {
+            Look::Later { .. } => true,
+            _ => self.is_late && self.is_under_way(),
+        }
+    }
+
+    /// Says once that a look is over for which requests may wait.
+    pub(super) fn take_end(&mut self) -> bool {
+        let is_over = self.is_late && !self.is_under_way();
+        self.is_late &= !is_over;
+        is_over
     }
 
     /// The log had messages, or a state of it was installed, or all were purged: from here on
@@ -120,12 +171,7 @@ impl ColdStart {
 
     /// Whether requests have to wait.
     pub(super) fn is_looking(&self) -> bool {
-        matches!(self.stage, Look::Asking { .. } | Look::Taking { .. })
-    }
-
-    /// Whether it has something to do, or may have soon.
-    pub(super) fn is_busy(&self) -> bool {
-        self.stage != Look::NotNeeded
+        matches!(self.stage, Look::Later { .. }) || self.is_under_way()
     }
 }
 
@@ -186,15 +232,27 @@ impl Group {
         self.cold.stage = match looks {
             // A view change does not stop an install, and what it brings is what was looked for.
             true if self.transfer.is_installing() => Look::Taking { next: 0, round: 0 },
-            true => Look::Asking {
-                next: 0,
-                round: 0,
-                until: context.now,
-                asked: false,
-            },
+            true if self.home.is_line() => {
+                let spread = self.spec.group.0.wrapping_mul(SPREAD) >> 32;
+                let at = context.now + LATER + spread % LATER_SPREAD;
+                Look::Later { at }
+            }
+            true => Look::begin(context.now),
             false if context.node.is_replicated() => self.not_now(),
             false => Look::NotNeeded,
         };
+        self.cold.nothing = 0;
+    }
+
+    /// There is a reason to look now, if that was left for later.
+    pub(crate) fn look_now(&mut self, context: &mut Context<'_>) {
+        if let Look::Later { .. } = self.cold.stage {
+            self.cold.stage = match self.has_no_log() {
+                true => Look::begin(context.now),
+                false => Look::NotNeeded,
+            };
+            self.cold.is_late = true;
+        }
     }
 
     /// There is a log: whether that ends the look, or only what comes of it will tell.
@@ -210,6 +268,8 @@ impl Group {
         match self.cold.stage {
             Look::NotNeeded => {}
             Look::Waiting => self.begin_cold_start(context),
+            Look::Later { at } if context.now < at => {}
+            Look::Later { .. } => self.look_now(context),
             Look::Taking { .. } if busy => {}
             Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
             Look::Asking { asked, .. } if !self.has_no_log() => {
@@ -250,6 +310,12 @@ impl Group {
         if next >= identity.replica_count {
             let (next, round, asked) = (0, round + 1, false);
             let is_put_off = std::mem::take(&mut self.cold.is_put_off);
+            let nothing = std::mem::take(&mut self.cold.nothing);
+            let others = if leads { identity.replica_count - 1 } else { 1 };
+            if nothing >= others {
+                self.cold.stage = Look::NotNeeded;
+                return;
+            }
             let rounds = match (leads, is_put_off) {
                 (true, false) => ROUNDS,
                 (false, true) => u32::MAX,
@@ -296,7 +362,15 @@ impl Group {
             return true;
         };
         if !target.header().available() {
-            self.cold.is_put_off |= target.header().unavailable_transient();
+            let header = target.header();
+            let is_put_off = header.unavailable_transient();
+            // It has nothing in this view, knows of no log, and looks for nothing itself: asked
+            // again it would say the same.
+            let is_final = !is_put_off
+                && header.commit_max() == Op::ZERO
+                && header.frame.view() == self.replica.view();
+            self.cold.is_put_off |= is_put_off;
+            self.cold.nothing += u8::from(is_final);
             return true;
         }
         let mut filled = self.segments.iter().filter(|segment| segment.size > 0);

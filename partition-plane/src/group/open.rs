@@ -35,7 +35,7 @@ use crate::unapplied::Unapplied;
 /// One tick in milliseconds.
 const TICK_MILLIS: u64 = 10;
 /// Odd multiplier that spreads group ids over seeds.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Group {
     /// Opens the group whose files are in order.

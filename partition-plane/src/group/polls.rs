@@ -39,7 +39,11 @@ impl Group {
     /// A poll. Answered at once when memory or nothing is enough.
     pub(crate) fn poll(&mut self, token: u64, query: PollQuery, context: &mut Context<'_>) {
         let elsewhere = query.primary_only && !self.replica.is_primary();
-        if elsewhere || self.transfer.is_installing() {
+        let unsure = query.primary_only && self.looks_first();
+        if unsure {
+            self.look_now(context);
+        }
+        if elsewhere || unsure || self.transfer.is_installing() {
             let reply = PollReply::refused(status::NOT_ACCEPTED);
             context.out.push(Output::PollReply { token, reply });
             return;

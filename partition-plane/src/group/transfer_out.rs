@@ -63,6 +63,7 @@ impl Group {
         context: &mut Context<'_>,
     ) {
         self.note_peer_behind(context);
+        self.look_now(context);
         let gate = self.gate();
         let wanted = &mut self.transfer.offers_wanted;
         if gate.flush == Flush::Pending && wanted.rest <= context.now {
