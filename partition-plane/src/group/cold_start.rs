@@ -78,6 +78,9 @@ enum Look {
     },
     /// A peer has more: its state is being taken. If that fails, this one is asked next.
     Taking { next: u8, round: u32 },
+    /// A primary took what one peer has. From here on the others are asked only so that one
+    /// without files looks for it now, and not some time later.
+    Telling { next: u8 },
 }
 
 impl Look {
@@ -105,9 +108,10 @@ impl Look {
 impl ColdStart {
     /// A transfer ended. One that did not bring what a peer has is tried again; a peer that had
     /// no time for it does not use up the rounds.
-    pub(super) fn on_transfer_ended(&mut self, outcome: Ended, now: u64) {
+    pub(super) fn on_transfer_ended(&mut self, outcome: Ended, leads: bool, now: u64) {
         if let Look::Taking { next, round } = self.stage {
             self.stage = match outcome {
+                Ended::Installed if leads => Look::Telling { next: next + 1 },
                 Ended::Installed => Look::NotNeeded,
                 Ended::Refused => Look::again(next, round, now),
                 Ended::Abandoned | Ended::Failed | Ended::Cancelled => {
@@ -130,7 +134,7 @@ impl ColdStart {
             Look::NotNeeded => None,
             Look::Later { at } => Some(at),
             Look::Asking { until, .. } => Some(until),
-            Look::Waiting | Look::Taking { .. } => Some(0),
+            Look::Waiting | Look::Taking { .. } | Look::Telling { .. } => Some(0),
         }
     }
 
@@ -143,7 +147,7 @@ impl ColdStart {
     pub(super) fn wants_tick(&self, now: u64) -> bool {
         match self.stage {
             Look::Later { at } => at <= now,
-            Look::Waiting => true,
+            Look::Waiting | Look::Telling { .. } => true,
             _ => self.is_under_way(),
         }
     }
@@ -272,6 +276,7 @@ impl Group {
             Look::Later { .. } => self.look_now(context),
             Look::Taking { .. } if busy => {}
             Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
+            Look::Telling { next } => self.tell_next(next, context),
             Look::Asking { asked, .. } if !self.has_no_log() => {
                 // A log came up by itself: repair and refused stamps decide from here on, once
                 // there are messages in it.
@@ -296,6 +301,24 @@ impl Group {
                 }
                 self.ask_next(next, round, context);
             }
+        }
+    }
+
+    /// Being asked makes a peer look; what it answers changes nothing.
+    fn tell_next(&mut self, next: u8, context: &mut Context<'_>) {
+        if self.puller.is_looking() {
+            self.cancel_transfer(context);
+        }
+        let identity = context.node.identity;
+        let is_over = next >= identity.replica_count || !self.replica.leads();
+        if is_over || self.transfer.is_busy(&self.puller) {
+            self.cold.stage = Look::NotNeeded;
+            return;
+        }
+        self.cold.stage = Look::Telling { next: next + 1 };
+        let peer = ReplicaId(next);
+        if peer != identity.replica && !context.absent.contains(&peer) {
+            self.look_at(peer, context);
         }
     }
 
@@ -358,8 +381,10 @@ impl Group {
         target: &Typed<StateTransferTargetHeader>,
         context: &mut Context<'_>,
     ) -> bool {
-        let Look::Asking { next, round, .. } = self.cold.stage else {
-            return true;
+        let (next, round) = match self.cold.stage {
+            Look::Asking { next, round, .. } => (next, round),
+            Look::Telling { .. } => return false,
+            _ => return true,
         };
         if !target.header().available() {
             let header = target.header();

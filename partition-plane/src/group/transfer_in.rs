@@ -239,7 +239,8 @@ impl Group {
                     tracing::info!(group = %self.spec.group, ?outcome, "state transfer ended");
                 }
                 self.note_transfer(outcome);
-                self.cold.on_transfer_ended(outcome, context.now);
+                let leads = self.replica.leads();
+                self.cold.on_transfer_ended(outcome, leads, context.now);
                 self.transfer.fetched = None;
                 self.requester.prompt(repair_from);
             }
