@@ -85,7 +85,14 @@ impl Flusher {
         }
         let plan = segments.plan(batches.iter().map(|entry| entry.meta()).collect());
         let mut waiting = Vec::new();
-        for part in &plan.parts {
+        let last = plan.parts.len() - 1;
+        for (at, part) in plan.parts.iter().enumerate() {
+            // A full segment is durable before the next one has anything: power that fails leaves
+            // no hole between two of them, which a lone replica could not fill.
+            let sync = Sync {
+                log: sync || at < last,
+                index: sync,
+            };
             write_part(part, &batches, files, sync, context, &mut waiting);
         }
         if sync && plan.parts.iter().any(|part| part.creates) {
@@ -169,11 +176,18 @@ fn unflushed<'a>(
     batches
 }
 
+/// What is durable when it is written.
+#[derive(Clone, Copy)]
+struct Sync {
+    log: bool,
+    index: bool,
+}
+
 fn write_part(
     part: &FlushPart,
     batches: &[&Resident],
     (paths, queues): (&Paths, Queues),
-    sync: bool,
+    sync: Sync,
     context: &mut Context<'_>,
     waiting: &mut Vec<u64>,
 ) {
@@ -188,7 +202,7 @@ fn write_part(
             path,
             offset,
             data,
-            sync,
+            sync: sync.log,
         },
     ));
     let path = paths.index(part.start);
@@ -202,7 +216,7 @@ fn write_part(
             path,
             offset,
             data,
-            sync,
+            sync: sync.index,
         },
     ));
 }

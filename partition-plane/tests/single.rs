@@ -2,7 +2,10 @@
 
 mod support;
 
-use biplane_partition_plane::{ConsumerKey, Limits, Strategy, TopicOptions, batch, poll};
+use biplane_journal::{Fate, MemoryDisk, Unsynced, UnsyncedKind};
+use biplane_partition_plane::{
+    ConsumerKey, GroupSpec, Limits, Strategy, TopicOptions, batch, poll,
+};
 use support::*;
 
 fn texts(from: u64, count: u64) -> Vec<Vec<u8>> {
@@ -236,4 +239,40 @@ fn keys_beyond_the_limit_are_refused_and_known_ones_stay_writable() {
     let mut query = poll_query(Strategy::First, 1);
     (query.auto_commit, query.key) = (true, fifth);
     assert_eq!(single.poll(query).status, 3024);
+}
+
+/// Power fails, and of what was not synced only the newest segment got to the disk: a lone replica
+/// has nobody to fill a hole between two of them from, so there must be none.
+#[test]
+fn no_power_loss_leaves_a_hole_between_two_segments() {
+    for sends in 1..12 {
+        let mut single = Single::new(Limits::tiny());
+        let options = TopicOptions {
+            segment_size: 300,
+            ..TopicOptions::default()
+        };
+        single.open(spec(options.clone()));
+        for n in 0..sends {
+            single.send(0x77, n + 1, &texts(n, 1));
+        }
+        let mut names = (0..=sends).rev().map(|base| format!("{base:020}.log"));
+        let newest = names.find(|name| single.file(name).is_some());
+        let newest = newest.expect("a segment");
+        let mut disk = std::mem::replace(&mut single.disk, MemoryDisk::new());
+        disk.crash(&mut |change: &Unsynced| {
+            let is_data = change.kind == UnsyncedKind::Data;
+            match is_data && !change.path.as_str().ends_with(&newest) {
+                true => Fate::Lose,
+                false => Fate::Keep,
+            }
+        });
+        let mut again = Single::with_disk(Limits::tiny(), disk);
+        again.open(GroupSpec {
+            is_new: false,
+            ..spec(options)
+        });
+        assert!(again.fenced.is_empty(), "{sends} sends: {:?}", again.fenced);
+        let next = again.send(0x78, 1, &texts(99, 1));
+        assert!(next.base_offset().is_some(), "{sends} sends: {next:?}");
+    }
 }
