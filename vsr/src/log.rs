@@ -44,6 +44,8 @@ pub(crate) enum Storage {
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) message: Message,
+    /// How many appends had been asked for with it.
+    pub(crate) number: u64,
     pub(crate) storage: Storage,
     pub(crate) trust: Trust,
     /// To be passed along the ring once durability allows it.
@@ -373,6 +375,7 @@ mod tests {
         header.set_op(Op(op));
         Held {
             message: prepare::build_with_body(header, &[]),
+            number: 0,
             storage: Storage::Memory,
             trust: Trust::Verified,
             forward_due: false,

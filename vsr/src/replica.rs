@@ -173,8 +173,11 @@ pub struct Replica {
     pub(crate) acknowledgements: Acknowledgements,
     /// Highest op whose acknowledgement was considered in this view, contiguously.
     pub(crate) op_acknowledged: Op,
-    /// A committed op whose write acknowledgements wait for.
-    pub(crate) awaited: Op,
+    /// Appends that were asked for.
+    pub(crate) appends: u64,
+    /// The highest number of an append, and the highest op, of those that acknowledgements went
+    /// past before they were written.
+    pub(crate) late: (u64, Op),
     /// Highest op that was not here when acknowledgements went past it, because it is committed
     /// without this replica.
     pub(crate) passed_over: Op,

@@ -248,23 +248,18 @@ impl Replica {
                 if op > limit {
                     return;
                 }
-                let held = self.log.held(op);
-                if held.is_some_and(|held| held.trust == Trust::Verified) {
-                    // On its way to the disk, perhaps behind what follows it.
-                    self.awaited = op;
-                    return;
-                }
                 // What is committed without this replica needs no word of it.
-                self.op_acknowledged = match held {
+                self.op_acknowledged = match self.log.held(op) {
                     None => self.log.last_empty(op, limit),
                     Some(_) => op,
                 };
-                self.passed_over = self.op_acknowledged;
-                continue;
-            }
-            if op == self.awaited && op <= self.commit_max {
-                // Committed without it.
-                self.op_acknowledged = op;
+                match self.log.held(op) {
+                    // On its way to the disk, perhaps behind what follows it.
+                    Some(held) if held.trust == Trust::Verified => {
+                        self.late = (held.number.max(self.late.0), op);
+                    }
+                    _ => self.passed_over = self.op_acknowledged,
+                }
                 continue;
             }
             if !self.holes_are_recorded(op, cx) {

@@ -111,7 +111,8 @@ impl Replica {
             }),
             acknowledgements: crate::outbound::Acknowledgements::default(),
             op_acknowledged: Op::ZERO,
-            awaited: Op::ZERO,
+            appends: 0,
+            late: (0, Op::ZERO),
             passed_over: Op::ZERO,
             holes_to_record: Op::ZERO,
             connected: ReplicaSet::all(config.replica_count),
@@ -341,6 +342,7 @@ fn load(config: &Config, boot: &Boot) -> Result<Log, OpenError> {
             LogEntry::Damaged(op) => log.insert_damaged(*op),
             LogEntry::Intact(message) => log.insert(Held {
                 message: message.clone(),
+                number: 0,
                 storage: Storage::Durable,
                 trust: Trust::Verified,
                 forward_due: false,

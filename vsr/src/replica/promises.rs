@@ -32,6 +32,10 @@ impl Replica {
     pub(crate) fn holes_are_recorded<P: Plane>(&mut self, op: Op, cx: &mut Context<'_, P>) -> bool {
         let held = self.log.held(op);
         let is_in_memory = held.is_some_and(|held| held.storage == Storage::Memory);
+        // The journal works in order: what was asked for before `op` is durable with it.
+        if held.is_some_and(|held| held.number < self.late.0) {
+            self.passed_over = self.passed_over.max(self.late.1);
+        }
         let is_recorded = is_in_memory || self.passed_over <= self.pending.durable().commit;
         if !is_recorded {
             self.holes_to_record = self.passed_over;

@@ -38,8 +38,10 @@ impl Replica {
             let prepare = self.journaled_form(&message, trust);
             cx.out.push(Output::Append { prepare });
         }
+        self.appends += u64::from(durability == Durability::Disk);
         let held = Held {
             message,
+            number: self.appends,
             storage,
             trust,
             forward_due,
