@@ -148,3 +148,26 @@ fn intervals_that_would_miss_the_timeout_are_refused() {
     assert_eq!((defaults.commit, defaults.commit_idle), (50, 125));
     defaults.validate().expect("the defaults fit");
 }
+
+/// A primary whose owner keeps it silent is replaced, and goes on where nobody can replace it.
+#[test]
+fn a_mute_primary_is_replaced_by_those_who_can() {
+    for kind in [Kind::Metadata, Kind::Partition, Kind::Persisted] {
+        let mut cluster = sparing(kind);
+        cluster.run(100);
+        cluster.nodes[0].replica.set_mute(true);
+        cluster.run(2 * TIMEOUT);
+        for node in 0..3 {
+            assert_eq!(cluster.status(node).view, View(1), "{kind:?}");
+        }
+        assert!(cluster.status(1).is_primary, "{kind:?}");
+
+        let mut cluster = sparing(kind);
+        cluster.run(100);
+        cluster.nodes[0].replica.set_mute(true);
+        assert_eq!(heartbeats(&mut cluster, u64::from(TIMEOUT) / 2), []);
+        cluster.nodes[0].replica.set_mute(false);
+        assert_ne!(heartbeats(&mut cluster, u64::from(TIMEOUT)), []);
+        assert_eq!(cluster.status(2).view, View(0), "{kind:?}");
+    }
+}
