@@ -385,7 +385,8 @@ fn a_primary_without_room_is_replaced_and_catches_up() {
     cluster.run(200);
     assert!(cluster.plane(0).no_room().is_some());
     cluster.nodes[0].disk.clear_faults();
-    cluster.await_convergence();
+    cluster.run(20);
     assert!(cluster.plane(0).no_room().is_none());
+    cluster.await_convergence();
     assert!(cluster.plane(0).state().clone() == cluster.plane(primary).state().clone());
 }

@@ -146,6 +146,7 @@ fn a_log_without_room_waits_and_stops_nobody() {
         (DiskVerb::Write, format!("{folder}/prepares.wal"), 0),
     ] {
         let mut world = world(Limits::tiny());
+        world.crash(away, false);
         world.nodes[away].disk = MemoryDisk::new();
         for _ in 0..10_000 {
             world.nodes[away].disk.fail(Fault {
@@ -155,14 +156,14 @@ fn a_log_without_room_waits_and_stops_nobody() {
                 after: 0,
             });
         }
-        world.crash(away, false);
         world.boot(away);
         for n in 0..6 {
             world.send(&[vec![n; 20]]);
         }
         world.tick(100);
         let plane = world.nodes[away].plane.as_ref().unwrap();
-        let error = plane.no_room(group()).expect("it waits for room");
+        let error = plane.no_room(group());
+        let error = error.unwrap_or_else(|| panic!("{path} of {away}: {}", world.picture()));
         assert_eq!(error.path.as_str(), path);
         assert!(plane.lagging().any(|lags| lags == group()), "and says so");
         let before: Vec<_> = (0..3)
@@ -175,6 +176,7 @@ fn a_log_without_room_waits_and_stops_nobody() {
             assert!(world.status(at).unwrap().commit_min > before[at]);
         }
         world.nodes[away].disk.clear_faults();
+        world.tick(20);
         world.converge(2000);
         let plane = world.nodes[away].plane.as_ref().unwrap();
         assert!(plane.no_room(group()).is_none());
