@@ -11,8 +11,9 @@
 //! replaces it, also in one step: two records of one op would let damage to the newer bring the
 //! older back.
 //!
-//! The first failed request ends the log: what is on disk is then unknown, nothing more is
-//! written, and the plane must stop the group.
+//! A request that finds no room is made again until there is room, and whatever comes after it
+//! waits: to everybody else the disk is only slow. Any other failure ends the log: what is on disk
+//! is then unknown, nothing more is written, and the plane must stop the group.
 
 mod config;
 mod file;
@@ -26,7 +27,7 @@ use thiserror::Error;
 
 use self::file::{Content, Entered, File, Slot, Stored};
 use self::work::{InFlight, Job, Then};
-use crate::disk::{DiskCompletion, DiskError, DiskRequest};
+use crate::disk::{DiskCompletion, DiskError, DiskErrorKind, DiskRequest};
 use crate::recovery::{Entry, Recovered};
 
 pub use self::config::{JOURNAL_SLOTS_DEFAULT, PARTITION_LOG_BYTES_DEFAULT, WalConfig};
@@ -84,6 +85,15 @@ pub enum AppendRefusal {
 #[error("the prepare log failed: {0}")]
 pub struct WalError(#[from] pub DiskError);
 
+/// A request that found no room.
+#[derive(Clone, Debug)]
+struct NoRoom {
+    /// How the last attempt failed.
+    error: DiskError,
+    /// Ticks until the next one; 0 while it is under way.
+    pause: u32,
+}
+
 /// The prepare log of one group. See the file's head.
 #[derive(Clone, Debug)]
 pub struct Wal {
@@ -92,6 +102,8 @@ pub struct Wal {
     file: File,
     jobs: VecDeque<Job>,
     in_flight: Option<InFlight>,
+    /// The one in flight has found no room so far.
+    no_room: Option<NoRoom>,
     /// Ops up to here are drained.
     floor: u64,
     /// Bytes of appends that are not in the file yet.
@@ -112,6 +124,7 @@ impl Wal {
             file: File::from_layout(&recovered.layout),
             jobs: VecDeque::new(),
             in_flight: None,
+            no_room: None,
             floor: recovered.floor.0.saturating_sub(1),
             pending_bytes: 0,
             token: 0,
@@ -279,11 +292,12 @@ impl Wal {
         self.pump(out);
     }
 
-    /// Takes the completion of a request of this log's queue.
+    /// Takes the completion of a request of this log's queue. One that found no room is made
+    /// again by [`Wal::tick`].
     ///
     /// # Errors
     ///
-    /// The request failed: the log has ended, stop the group.
+    /// The request failed otherwise: the log has ended, stop the group.
     ///
     /// # Panics
     ///
@@ -305,13 +319,18 @@ impl Wal {
             .in_flight
             .take()
             .expect("a completion answers a request in flight");
+        self.no_room = None;
         if let Err(error) = completion.result {
+            if error.kind == DiskErrorKind::NoSpace {
+                self.wait_for_room(done, error);
+                return Ok(());
+            }
             self.halted = true;
             self.jobs.clear();
             return Err(WalError(error));
         }
         match done {
-            InFlight::Create => {}
+            InFlight::CreateDirs | InFlight::CreateFile => {}
             InFlight::Append { written, len } => {
                 self.file.len += len;
                 self.pending_bytes -= len;

@@ -424,6 +424,30 @@ fn a_full_disk_is_waited_out_by_batches_and_by_large_writes() {
     assert_eq!(rig.logs[1].before.len(), 9000);
 }
 
+/// A cut that failed is no cut that a second sync makes good: the log is told, and asks for
+/// something else.
+#[test]
+fn a_cut_without_room_is_for_its_log_to_repeat() {
+    let (disk, logs) = fresh();
+    let mut rig = Rig::start(disk, logs, 5);
+    appended(&mut rig, 0, b"first");
+    rig.pass();
+    rig.settle();
+    rig.disk.fail(Fault {
+        verb: DiskVerb::Truncate,
+        path: Some(log_path(0)),
+        kind: DiskErrorKind::NoSpace,
+        after: 0,
+    });
+    rig.logs[0].after = Some(Vec::new());
+    let path = log_path(0);
+    rig.submit(0, DiskOp::Truncate { path, len: 0 });
+    rig.pass();
+    rig.settle();
+    assert_eq!((rig.answered, rig.refused), (1, 1));
+    assert!(rig.logs[0].after.is_none());
+}
+
 #[test]
 fn without_room_for_redo_files_every_log_syncs_for_itself() {
     let (disk, logs) = fresh();

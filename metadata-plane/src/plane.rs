@@ -191,7 +191,8 @@ impl MetadataPlane {
         let pipeline = u64::from(self.config.limits.prepare_queue_depth);
         self.machine.caught_up = self.replica.is_caught_up_primary();
         self.machine.op_limit = limit;
-        self.machine.has_room = self.replica.op_head().0.saturating_add(pipeline) <= limit.0;
+        self.machine.has_room = self.replica.op_head().0.saturating_add(pipeline) <= limit.0
+            && self.storage.no_room().is_none();
     }
 
     /// Carries effects and events among the parts until nothing is left.

@@ -4,7 +4,7 @@
 mod support;
 
 use biplane_journal::{DiskErrorKind, DiskPath, DiskVerb, Fault, MemoryDisk};
-use biplane_metadata_plane::io::{HaltReason, Input, Outcome, Output};
+use biplane_metadata_plane::io::{HaltReason, Input, Outcome, Output, RegisterOutcome};
 use biplane_metadata_plane::state::MetadataState;
 use biplane_metadata_plane::{Config, Limits, MetadataPlane, OpenError, RootUser, Timers};
 use biplane_wire::{ClusterId, Command, Op, Operation, ReplicaId};
@@ -294,4 +294,99 @@ fn committed_prepare_that_does_not_decode_refuses_the_boot() {
         matches!(opened, Err(OpenError::Undecodable { op: 1, .. })),
         "{opened:?}"
     );
+}
+
+/// The journal of a node finds no room until the faults are cleared.
+fn fill(cluster: &mut Cluster, node: usize) {
+    for _ in 0..10_000 {
+        cluster.nodes[node].disk.fail(Fault {
+            verb: DiskVerb::Write,
+            path: Some(path("metadata/journal.wal")),
+            kind: DiskErrorKind::NoSpace,
+            after: 0,
+        });
+    }
+}
+
+#[test]
+fn without_room_nothing_is_acknowledged_and_requests_are_refused() {
+    let (mut cluster, mut client) = node_with_streams(3);
+    fill(&mut cluster, 0);
+    let request = client.request(Operation::CreateStream, name("waits"));
+    let token = cluster.submit(0, &request);
+    cluster.run(300);
+    assert!(!cluster.answers.contains_key(&token), "it is not durable");
+    let plane = cluster.plane(0);
+    let error = plane.no_room().expect("the log waits for room");
+    assert_eq!(error.path, path("metadata/journal.wal"));
+    assert!(plane.is_lagging(), "and says so");
+    let mut other = Client {
+        id: biplane_wire::ClientId(8),
+        session: 0,
+        next: 1,
+    };
+    let login = cluster.register(0, other.id, 0);
+    assert!(
+        !matches!(login, RegisterOutcome::Registered { .. }),
+        "{login:?}"
+    );
+    cluster.nodes[0].disk.clear_faults();
+    cluster.run(20);
+    assert!(cluster.plane(0).no_room().is_none());
+    assert!(
+        matches!(
+            cluster.answers.get(&token),
+            Some(Answer::Reply(_, Outcome::Committed { code: 0, .. }))
+        ),
+        "what waited is done"
+    );
+    other.session = cluster.login(0, other.id);
+    fill(&mut cluster, 0);
+    let request = client.request(Operation::CreateStream, name("waits too"));
+    let token = cluster.submit(0, &request);
+    cluster.settle();
+    let refused = other.request(Operation::CreateStream, name("later"));
+    match cluster.call(0, &refused) {
+        Answer::Reply(_, Outcome::Refused(code)) => assert_eq!(code.as_u32(), 58),
+        other => panic!("{other:?}"),
+    }
+    // Power fails while it waits: what was acknowledged is there.
+    cluster.crash(0);
+    cluster.nodes[0].disk.clear_faults();
+    cluster.start(0);
+    cluster.await_primary();
+    assert!(!cluster.answers.contains_key(&token));
+    let names: Vec<String> = (0..3).map(|number| format!("s{number}")).collect();
+    for stream in names.iter().map(String::as_str).chain(["waits"]) {
+        let request = client.request(Operation::CreateStream, name(stream));
+        assert_ne!(cluster.commit(0, &request), 0, "{stream} is there");
+    }
+    assert_eq!(cluster.commit(0, &refused), 0);
+}
+
+/// Prepares of this plane leave when they are durable here: a primary without room would hold
+/// up everybody for as long as its heartbeats came.
+#[test]
+fn a_primary_without_room_is_replaced_and_catches_up() {
+    let mut cluster = Cluster::new(3);
+    assert_eq!(cluster.await_primary(), 0);
+    let mut client = Client::login(&mut cluster, 0, 7);
+    fill(&mut cluster, 0);
+    let request = client.request(Operation::CreateStream, name("s"));
+    cluster.submit(0, &request);
+    cluster.run(10);
+    assert!(cluster.plane(0).status().replica.is_primary, "not at once");
+    cluster.run_until("another primary", |cluster| {
+        cluster.primary().is_some_and(|primary| primary != 0)
+    });
+    let primary = cluster.await_primary();
+    // It was never passed on.
+    assert_eq!(cluster.commit(primary, &request), 0);
+    cluster.run(200);
+    assert!(cluster.plane(0).no_room().is_some());
+    cluster.nodes[0].disk.clear_faults();
+    cluster.run(20);
+    assert!(cluster.plane(0).no_room().is_none());
+    cluster.await_convergence();
+    assert!(cluster.plane(0).state().clone() == cluster.plane(primary).state().clone());
 }

@@ -390,6 +390,7 @@ impl Group {
             && !self.state.offsets.is_dirty()
             && self.superblock.failures() == 0
             && !self.log.is_syncing()
+            && self.log.no_room().is_none()
             && !self.home.is_failing()
     }
 

@@ -1,6 +1,7 @@
 //! Looks at all groups of a node at once: which are settled, which lag behind, and how far those
 //! that catch up have come. Nothing here changes anything.
 
+use biplane_journal::DiskError;
 use biplane_state_transfer as transfer;
 use biplane_wire::GroupId;
 
@@ -34,6 +35,12 @@ impl PartitionPlane {
     /// How far the state transfer to a group here is; `None` when there is none.
     pub fn transfer_progress(&self, group: GroupId) -> Option<transfer::Progress> {
         self.running(group).and_then(Group::transfer_progress)
+    }
+
+    /// What the disk has no room for, while the prepare log of a group waits for some: this node
+    /// acknowledges nothing of the group meanwhile.
+    pub fn no_room(&self, group: GroupId) -> Option<&DiskError> {
+        self.running(group).and_then(Group::no_room)
     }
 
     /// How the last attempt of a group to catch up ended, where it did not succeed.

@@ -3,6 +3,7 @@
 
 mod support;
 
+use biplane_journal::{DiskErrorKind, DiskPath, DiskVerb, Fault, MemoryDisk};
 use biplane_partition_plane::{ConsumerKey, DurabilityPolicy, Limits, TopicOptions};
 use support::world::World;
 use support::*;
@@ -131,5 +132,55 @@ fn a_log_too_small_for_a_repair_beside_the_load_stops_nobody() {
         }
         world.loss = 0;
         world.converge(5000);
+    }
+}
+
+/// The folder of a log, and then the log, find no room on one node: it acknowledges nothing, the
+/// others go on, and it catches up when there is room.
+#[test]
+fn a_log_without_room_waits_and_stops_nobody() {
+    let folder = "streams/1/topics/2/partitions/3/prepares-7";
+    for (verb, path, away) in [
+        (DiskVerb::CreateDirs, folder.to_owned(), 1),
+        (DiskVerb::Write, format!("{folder}/prepares.wal"), 2),
+        (DiskVerb::Write, format!("{folder}/prepares.wal"), 0),
+    ] {
+        let mut world = world(Limits::tiny());
+        world.crash(away, false);
+        world.nodes[away].disk = MemoryDisk::new();
+        for _ in 0..10_000 {
+            world.nodes[away].disk.fail(Fault {
+                verb,
+                path: Some(DiskPath::new(&path).unwrap()),
+                kind: DiskErrorKind::NoSpace,
+                after: 0,
+            });
+        }
+        world.boot(away);
+        for n in 0..6 {
+            world.send(&[vec![n; 20]]);
+        }
+        world.tick(100);
+        let plane = world.nodes[away].plane.as_ref().unwrap();
+        let error = plane.no_room(group());
+        let error = error.unwrap_or_else(|| panic!("{path} of {away}: {}", world.picture()));
+        assert_eq!(error.path.as_str(), path);
+        assert!(plane.lagging().any(|lags| lags == group()), "and says so");
+        let before: Vec<_> = (0..3)
+            .map(|at| world.status(at).unwrap().commit_min)
+            .collect();
+        world.send(&[vec![9; 20]]);
+        world.tick(20);
+        let others = (0..3).filter(|at| *at != away);
+        for at in others {
+            assert!(world.status(at).unwrap().commit_min > before[at]);
+        }
+        world.nodes[away].disk.clear_faults();
+        world.tick(20);
+        world.converge(2000);
+        let plane = world.nodes[away].plane.as_ref().unwrap();
+        assert!(plane.no_room(group()).is_none());
+        let offsets: Vec<u64> = world.all_messages(away).iter().map(|m| m.0).collect();
+        assert_eq!(offsets, (0..7).collect::<Vec<_>>());
     }
 }

@@ -154,6 +154,8 @@ pub struct Replica {
     pub(crate) heartbeat: (View, u64),
     /// Heartbeats in a row that had nothing to say but that this primary lives.
     pub(crate) heartbeats_idle: u8,
+    /// See [`Replica::set_mute`].
+    pub(crate) is_mute: bool,
     pub(crate) probe_attempts: u8,
     /// Who else does not know who leads, as long as this replica does not.
     pub(crate) probers: Probers,

@@ -148,3 +148,31 @@ fn intervals_that_would_miss_the_timeout_are_refused() {
     assert_eq!((defaults.commit, defaults.commit_idle), (50, 125));
     defaults.validate().expect("the defaults fit");
 }
+
+fn set_mute(cluster: &mut Cluster, is_mute: bool) {
+    let replica = cluster.nodes[0].replica.as_mut();
+    replica.expect("it runs").set_mute(is_mute);
+}
+
+/// A primary whose owner keeps it silent is replaced, and goes on where nobody can replace it.
+#[test]
+fn a_mute_primary_is_replaced_by_those_who_can() {
+    for kind in [Kind::Metadata, Kind::Partition, Kind::Persisted] {
+        let mut cluster = sparing(kind);
+        cluster.run(100);
+        set_mute(&mut cluster, true);
+        cluster.run(2 * TIMEOUT);
+        for node in 0..3 {
+            assert_eq!(cluster.status(node).view, View(1), "{kind:?}");
+        }
+        assert!(cluster.status(1).is_primary, "{kind:?}");
+
+        let mut cluster = sparing(kind);
+        cluster.run(100);
+        set_mute(&mut cluster, true);
+        assert_eq!(heartbeats(&mut cluster, u64::from(TIMEOUT) / 2), []);
+        set_mute(&mut cluster, false);
+        assert_ne!(heartbeats(&mut cluster, u64::from(TIMEOUT)), []);
+        assert_eq!(cluster.status(2).view, View(0), "{kind:?}");
+    }
+}

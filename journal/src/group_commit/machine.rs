@@ -46,7 +46,9 @@ impl GroupCommit {
             return Some(request);
         }
         self.count(request.queue).direct += 1;
-        if request.op.path().name() == GATHERED_NAME {
+        // A log that is cut asks for something else when there is no room.
+        let is_write = matches!(request.op, DiskOp::Write { .. } | DiskOp::Replace { .. });
+        if is_write && request.op.path().name() == GATHERED_NAME {
             let place = (request.queue, request.token);
             self.repeatable.insert(place, request.op.clone());
         }

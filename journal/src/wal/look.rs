@@ -4,7 +4,7 @@ use biplane_wire::{Checksum, Op};
 
 use super::Wal;
 use super::work::{InFlight, Job, Then};
-use crate::disk::QueueId;
+use crate::disk::{DiskError, QueueId};
 
 impl Wal {
     /// Ops that can still be appended above the newest one before the log is full.
@@ -60,6 +60,13 @@ impl Wal {
         self.halted
     }
 
+    /// What the disk has no room for, while this log waits for some: nothing becomes durable
+    /// meanwhile.
+    #[must_use]
+    pub fn no_room(&self) -> Option<&DiskError> {
+        self.no_room.as_ref().map(|waiting| &waiting.error)
+    }
+
     /// Length of the file in bytes, without what is in flight.
     #[must_use]
     pub fn file_len(&self) -> u64 {
@@ -96,6 +103,10 @@ impl Wal {
             ) => *len,
             _ => 0,
         };
+        assert!(
+            self.no_room.is_none() || self.in_flight.is_some(),
+            "what waits for room is in flight"
+        );
         if !self.halted {
             let pending = waiting.sum::<u64>() + in_flight;
             assert!(

@@ -1,11 +1,14 @@
 //! What a log does with the disk: jobs in the order of the calls, one request at a time.
 
-use biplane_wire::{HEADER_SIZE, Op};
+use biplane_wire::{HEADER_SIZE, Message, Op};
 
 use super::file::{Content, Stored, Truncation};
-use super::{Wal, WalOutput};
-use crate::disk::{Chunk, DiskOp, DiskRequest};
+use super::{NoRoom, Wal, WalOutput};
+use crate::disk::{Chunk, DiskError, DiskOp, DiskRequest};
 use crate::path::DiskPath;
+
+/// Ticks between attempts to find room.
+const RETRY_TICKS: u32 = 10;
 use crate::recovery::Place;
 
 #[derive(Clone, Debug)]
@@ -31,9 +34,11 @@ pub(super) enum Job {
     },
 }
 
+/// What was asked of the disk, and all it takes to ask for the same again.
 #[derive(Clone, Debug)]
 pub(super) enum InFlight {
-    Create,
+    CreateDirs,
+    CreateFile,
     Append {
         written: Vec<(u64, Stored)>,
         len: u64,
@@ -68,17 +73,8 @@ impl Wal {
                 return;
             };
             match job {
-                Job::CreateDirs => {
-                    let path = self.config.path.parent().unwrap_or_else(DiskPath::root);
-                    self.submit(DiskOp::CreateDirs { path }, InFlight::Create, out);
-                }
-                Job::CreateFile => {
-                    let op = DiskOp::Replace {
-                        path: self.config.path.clone(),
-                        data: Vec::new(),
-                    };
-                    self.submit(op, InFlight::Create, out);
-                }
+                Job::CreateDirs => self.submit(InFlight::CreateDirs, out),
+                Job::CreateFile => self.submit(InFlight::CreateFile, out),
                 Job::Cut { len } => self.cut(len, None, out),
                 Job::Rewrite => self.rewrite(Then::Nothing, out),
                 Job::Append { op, ticket, len } if self.replaces(op, ticket) => {
@@ -115,7 +111,6 @@ impl Wal {
 
     /// Writes an append and the appends right behind it in one request.
     fn write_batch(&mut self, op: u64, ticket: u64, len: u64, out: &mut Vec<WalOutput>) {
-        let mut data = Vec::new();
         let mut written = Vec::new();
         let mut batch_len = 0;
         let mut next = Some((op, ticket, len));
@@ -123,7 +118,6 @@ impl Wal {
             let slot = self.slots.get(&op).filter(|slot| slot.ticket == ticket);
             // An append that was truncated or replaced while it waited is not written at all.
             if let Some(message) = slot.and_then(|slot| slot.content.message()) {
-                self.config.form.encode(message, &mut data);
                 let place = Place {
                     offset: self.file.len + batch_len,
                     len,
@@ -155,21 +149,8 @@ impl Wal {
         if written.is_empty() {
             return;
         }
-        let path = self.config.path.clone();
-        let write = DiskOp::Write {
-            path,
-            offset: self.file.len,
-            data,
-            sync: true,
-        };
-        self.submit(
-            write,
-            InFlight::Append {
-                written,
-                len: batch_len,
-            },
-            out,
-        );
+        let len = batch_len;
+        self.submit(InFlight::Append { written, len }, out);
     }
 
     fn start_truncate(&mut self, from: u64, out: &mut Vec<WalOutput>) {
@@ -182,20 +163,19 @@ impl Wal {
     }
 
     fn cut(&mut self, len: u64, then: Option<WalOutput>, out: &mut Vec<WalOutput>) {
-        let op = DiskOp::Truncate {
-            path: self.config.path.clone(),
-            len,
-        };
-        self.submit(op, InFlight::Cut { len, then }, out);
+        self.submit(InFlight::Cut { len, then }, out);
     }
 
     /// Replaces the file by one that holds what it should hold by now and nothing else.
     fn rewrite(&mut self, then: Then, out: &mut Vec<WalOutput>) {
+        self.submit(self.rewritten(then), out);
+    }
+
+    fn rewritten(&self, then: Then) -> InFlight {
         let replacing = match then {
             Then::Replaced { ticket, .. } => Some(ticket),
             Then::Nothing | Then::Report(_) => None,
         };
-        let mut data: Vec<Chunk> = Vec::new();
         let mut written = Vec::new();
         let mut file_len = 0;
         for (&op, slot) in &self.slots {
@@ -207,22 +187,12 @@ impl Wal {
             let Some((content, ticket)) = stored else {
                 continue;
             };
-            let len = match content {
-                Content::Prepare { message, .. } => {
-                    self.config.form.encode(message, &mut data);
-                    self.config.form.record_len(message.size())
-                }
-                Content::Damaged => {
-                    self.config
-                        .form
-                        .encode_marker(self.config.scope, Op(op), &mut data);
-                    self.config.form.record_len(HEADER_SIZE)
-                }
-            };
+            let size = content.message().map_or(HEADER_SIZE, Message::size);
             let place = Place {
                 offset: file_len,
-                len,
+                len: self.config.form.record_len(size),
             };
+            file_len += place.len;
             written.push((
                 op,
                 Stored {
@@ -231,25 +201,17 @@ impl Wal {
                     place,
                 },
             ));
-            file_len += len;
         }
-        let op = DiskOp::Replace {
-            path: self.config.path.clone(),
-            data,
-        };
-        self.submit(
-            op,
-            InFlight::Rewrite {
-                written,
-                len: file_len,
-                then,
-            },
-            out,
-        );
+        InFlight::Rewrite {
+            written,
+            len: file_len,
+            then,
+        }
     }
 
-    fn submit(&mut self, op: DiskOp, in_flight: InFlight, out: &mut Vec<WalOutput>) {
+    fn submit(&mut self, in_flight: InFlight, out: &mut Vec<WalOutput>) {
         debug_assert!(self.in_flight.is_none(), "one request at a time");
+        let op = self.op_of(&in_flight);
         self.token += 1;
         self.in_flight = Some(in_flight);
         let queue = self.config.queue;
@@ -258,5 +220,73 @@ impl Wal {
             token: self.token,
             op,
         }));
+    }
+
+    /// The same bytes for the same place, however often it is asked: nothing else changes the
+    /// file meanwhile.
+    fn op_of(&self, in_flight: &InFlight) -> DiskOp {
+        let path = self.config.path.clone();
+        match in_flight {
+            InFlight::CreateDirs => DiskOp::CreateDirs {
+                path: path.parent().unwrap_or_else(DiskPath::root),
+            },
+            InFlight::CreateFile => DiskOp::Replace {
+                path,
+                data: Vec::new(),
+            },
+            InFlight::Append { written, .. } => DiskOp::Write {
+                path,
+                offset: self.file.len,
+                data: self.encoded(written),
+                sync: true,
+            },
+            InFlight::Cut { len, .. } => DiskOp::Truncate { path, len: *len },
+            InFlight::Rewrite { written, .. } => DiskOp::Replace {
+                path,
+                data: self.encoded(written),
+            },
+        }
+    }
+
+    fn encoded(&self, written: &[(u64, Stored)]) -> Vec<Chunk> {
+        let (form, scope) = (self.config.form, self.config.scope);
+        let mut data = Vec::new();
+        for (op, stored) in written {
+            match stored.content.message() {
+                Some(message) => form.encode(message, &mut data),
+                None => form.encode_marker(scope, Op(*op), &mut data),
+            }
+        }
+        data
+    }
+
+    /// A request found no room. It stays the one in flight, so that nothing overtakes it, and is
+    /// made again by a tick. What an attempt left behind the end of the file is written over by
+    /// the next, and a torn tail to whoever reads the file before.
+    pub(super) fn wait_for_room(&mut self, refused: InFlight, error: DiskError) {
+        self.in_flight = Some(match refused {
+            // The length may have changed without being durable, and a sync that failed once may
+            // report nothing the next time. A new file owes nothing to the old one.
+            InFlight::Cut { then, .. } => self.rewritten(match then {
+                Some(event) => Then::Report(event),
+                None => Then::Nothing,
+            }),
+            same => same,
+        });
+        let pause = RETRY_TICKS;
+        self.no_room = Some(NoRoom { error, pause });
+    }
+
+    /// Ten milliseconds passed: what found no room is tried again from time to time.
+    pub fn tick(&mut self, out: &mut Vec<WalOutput>) {
+        let Some(waiting) = self.no_room.as_mut().filter(|waiting| waiting.pause > 0) else {
+            return;
+        };
+        waiting.pause -= 1;
+        if waiting.pause == 0
+            && let Some(refused) = self.in_flight.take()
+        {
+            self.submit(refused, out);
+        }
     }
 }

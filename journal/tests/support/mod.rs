@@ -187,6 +187,15 @@ impl Rig {
         self.dispatch(out);
     }
 
+    /// Lets the ticks pass that a log waits before it tries again.
+    pub fn pause(&mut self) {
+        for _ in 0..10 {
+            let mut out = Vec::new();
+            self.wal.tick(&mut out);
+            self.dispatch(out);
+        }
+    }
+
     /// Hands one completion to the log, if there is one.
     pub fn turn(&mut self) -> Result<bool, WalError> {
         let Some(completion) = self.disk.poll() else {

@@ -33,6 +33,10 @@ impl MetadataPlane {
         let heartbeat = u64::from(self.replica.config().timers.heartbeat);
         self.confirmation.tick(applied, heartbeat, self.ticks);
         self.with_disk(out, |storage, disk| storage.tick(disk));
+        // Prepares leave when they are durable here. A primary without room holds up everybody
+        // until another one leads.
+        let is_mute = self.storage.full_ticks() > self.replica.config().timers.heartbeat;
+        self.replica.set_mute(is_mute);
         let limit = self.config.timers.superblock_stuck_ticks;
         if limit != 0 && self.storage.stuck_ticks() > limit {
             return self.halt(HaltReason::SuperblockStuck, out);

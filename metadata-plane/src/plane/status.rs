@@ -1,5 +1,6 @@
 //! Looking at the plane from outside.
 
+use biplane_journal::DiskError;
 use biplane_vsr::sessions::Session;
 use biplane_vsr::{Replica, StatusView};
 use biplane_wire::{ClientId, Op, ReplicaId, View};
@@ -82,6 +83,7 @@ impl MetadataPlane {
             || status.commit_min < status.commit_max
             || self.requester.has_session()
             || self.puller.progress().is_some()
+            || self.storage.no_room().is_some()
     }
 
     /// How far the journal repair is; `None` when there is none.
@@ -92,6 +94,12 @@ impl MetadataPlane {
     /// How far the state transfer to this node is; `None` when there is none.
     pub fn transfer_progress(&self) -> Option<biplane_state_transfer::Progress> {
         self.puller.progress()
+    }
+
+    /// What the disk has no room for, while the log waits for some: nothing is acknowledged and
+    /// requests are refused meanwhile.
+    pub fn no_room(&self) -> Option<&DiskError> {
+        self.storage.no_room()
     }
 
     /// How the last attempt to catch up ended, where it did not succeed.

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use biplane_journal::{
-    DiskCompletion, DiskOp, DiskPath, DiskRequest, Identity, LoadedSuperblock, Persist, QueueId,
-    Recovered, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalError, WalOutput,
+    DiskCompletion, DiskError, DiskOp, DiskPath, DiskRequest, Identity, LoadedSuperblock, Persist,
+    QueueId, Recovered, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalError, WalOutput,
     snapshot_chunks,
 };
 use biplane_wire::{Checksum, Message, Op, PrepareHeader, View};
@@ -119,6 +119,8 @@ pub(crate) struct Storage {
     token: u64,
     /// Ticks since the superblock was last as it should be.
     stuck_ticks: u32,
+    /// Ticks since the log last had room.
+    full_ticks: u32,
     /// Ops up to here are drained from the log.
     log_floor: Op,
     log_slots: u64,
@@ -156,6 +158,7 @@ impl Storage {
             saved: found.saved.clone(),
             token: TOKEN_FOLDER,
             stuck_ticks: 0,
+            full_ticks: 0,
             log_floor: found.log.floor.previous().unwrap_or(Op::ZERO),
             log_slots: found.log_config.slots_max,
             log_outputs,
@@ -337,6 +340,12 @@ impl Storage {
             self.create_folder(disk);
         }
         self.superblock.tick(disk);
+        self.wal.tick(&mut self.log_outputs);
+        self.collect(disk);
+        self.full_ticks = match self.wal.no_room() {
+            Some(_) => self.full_ticks.saturating_add(1),
+            None => 0,
+        };
         let is_as_asked = self.superblock.durable() == Some(&self.record);
         self.stuck_ticks = if is_as_asked {
             0
@@ -356,6 +365,16 @@ impl Storage {
     /// Ticks for which the superblock has not been what it should be.
     pub(crate) fn stuck_ticks(&self) -> u32 {
         self.stuck_ticks
+    }
+
+    /// What the disk has no room for, while the log waits for some.
+    pub(crate) fn no_room(&self) -> Option<&DiskError> {
+        self.wal.no_room()
+    }
+
+    /// Ticks for which the log has found no room.
+    pub(crate) fn full_ticks(&self) -> u32 {
+        self.full_ticks
     }
 
     /// Sorts what the log said into requests and events.

@@ -49,6 +49,11 @@ impl LogGlue {
         self.syncing.is_some()
     }
 
+    /// What the disk has no room for, while the log waits for some.
+    pub(crate) fn no_room(&self) -> Option<&DiskError> {
+        self.wal.as_ref().and_then(Wal::no_room)
+    }
+
     /// Whether a segment that stays may have bytes that are not synced.
     pub(crate) fn has_found_segments(&self) -> bool {
         self.found && self.wal.is_some()
@@ -191,6 +196,13 @@ impl Group {
     }
 
     pub(super) fn tick_log(&mut self, context: &mut Context<'_>) {
+        if self.log.no_room().is_some()
+            && let Some(wal) = &mut self.log.wal
+        {
+            let mut outputs = Vec::new();
+            wal.tick(&mut outputs);
+            self.pass_log(outputs, context);
+        }
         if let Some(script) = &mut self.log.syncing {
             script.tick(context);
         }

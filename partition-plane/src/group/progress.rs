@@ -1,5 +1,6 @@
 //! How far a group is with catching up, and what went wrong last, for logs and status.
 
+use biplane_journal::DiskError;
 use biplane_repair::{self as repair, SessionOutcome};
 use biplane_state_transfer::{self as transfer, Ended};
 use biplane_wire::ReplicaId;
@@ -13,6 +14,12 @@ impl Group {
             || self.replica.commit_min() < self.replica.commit_max()
             || self.requester.has_session()
             || self.transfer.is_busy(&self.puller)
+            || self.log.no_room().is_some()
+    }
+
+    /// What the disk has no room for, while the prepare log waits for some.
+    pub(crate) fn no_room(&self) -> Option<&DiskError> {
+        self.log.no_room()
     }
 
     pub(crate) fn repair_progress(&self) -> Option<repair::Progress> {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use biplane_journal::DiskError;
 use biplane_repair as repair;
 use biplane_state_transfer as transfer;
 use biplane_wire::GroupId;
@@ -216,6 +217,14 @@ impl CatchUps {
     }
 }
 
+/// What keeps a group from going on: a log without room comes before how a repair ended.
+fn trouble(no_room: Option<&DiskError>, last: Option<&str>) -> Option<String> {
+    match no_room {
+        Some(error) => Some(format!("the disk is full, the log waits for room: {error}")),
+        None => last.map(str::to_owned),
+    }
+}
+
 impl Node {
     /// What the metadata group is doing about being behind.
     pub(super) fn metadata_catch_up(&self) -> CatchUp {
@@ -225,7 +234,7 @@ impl Node {
             committed: self.metadata.commit_max().0,
             repair: self.metadata.repair_progress(),
             transfer: self.metadata.transfer_progress(),
-            trouble: self.metadata.trouble().map(str::to_owned),
+            trouble: trouble(self.metadata.no_room(), self.metadata.trouble()),
         }
     }
 
@@ -238,7 +247,10 @@ impl Node {
             committed: status.map_or(0, |status| status.commit_max.0),
             repair: self.partitions.repair_progress(group),
             transfer: self.partitions.transfer_progress(group),
-            trouble: self.partitions.trouble(group).map(str::to_owned),
+            trouble: trouble(
+                self.partitions.no_room(group),
+                self.partitions.trouble(group),
+            ),
         }
     }
 

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::Node;
 
 /// Ticks between two lines about a full disk.
-const FULL_SAID_TICKS: u64 = 500;
+const FULL_SAID_TICKS: u64 = 6_000;
 
 impl Node {
     /// A request of the metadata plane.

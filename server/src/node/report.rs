@@ -230,8 +230,9 @@ impl Node {
             totals.add(&status);
             corrupt += replica.ignored().get(Ignored::Corrupt);
             let behind = lag(status.commit_min, status.commit_max);
-            let abnormal =
-                status.status != Status::Normal || status.transfer_stage != TransferStage::Idle;
+            let abnormal = status.status != Status::Normal
+                || status.transfer_stage != TransferStage::Idle
+                || self.partitions.no_room(group).is_some();
             if abnormal || behind > 0 {
                 troubled.push((Reverse((abnormal, behind)), group));
             }

@@ -196,6 +196,15 @@ impl Store {
         let mut requests = Vec::new();
         self.superblock.tick(&mut requests);
         self.pass(requests, out);
+        let mut outputs = Vec::new();
+        if let Some(wal) = &mut self.wal {
+            wal.tick(&mut outputs);
+        }
+        let events = self.split(outputs, out);
+        assert!(
+            events.is_empty(),
+            "a log that tries again has nothing to report yet"
+        );
     }
 
     /// What a completion says: a durable view, events of the log, or the reason to stop.

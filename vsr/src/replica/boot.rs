@@ -92,6 +92,7 @@ impl Replica {
             transfer_stage: TransferStage::Idle,
             heartbeat: (View(0), 0),
             heartbeats_idle: 0,
+            is_mute: false,
             probe_attempts: 0,
             probers: Probers::new(config.replica, boot.view, config.replica_count),
             timers: TimerSet::new(config.timers.intervals()),

@@ -309,10 +309,18 @@ impl Replica {
             false => self.config.timers.commit,
         };
         self.timers.start_for(TimerName::Commit, interval);
-        if self.view_is_durable() && !mutated!(NoHeartbeat) {
+        if self.view_is_durable() && !self.is_mute && !mutated!(NoHeartbeat) {
             self.broadcast_commit(cx.out);
             self.heartbeats_idle = self.heartbeats_idle.saturating_add(u8::from(is_idle));
         }
+    }
+
+    /// Whether this replica, where it leads, keeps its heartbeats to itself: its owner knows that
+    /// it cannot commit anything for now. Backups take over after the usual silence if they are
+    /// enough; if they are not, it goes on when it may speak again. To everybody else these
+    /// heartbeats were lost on the way.
+    pub fn set_mute(&mut self, is_mute: bool) {
+        self.is_mute = is_mute;
     }
 
     /// Whether backups that heard the last heartbeats lack nothing.
