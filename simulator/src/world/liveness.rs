@@ -157,14 +157,19 @@ impl World {
     /// Why the cluster need not have finished, proved by looking at the memory-only groups that
     /// lost more memory than their promise covers. `text` says what is waited for.
     fn excuse(&self, text: &str) -> Option<&'static str> {
+        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
         if !self.options.correlated {
-            return None;
+            // A write that power cut short in its middle looks like damage (F34).
+            let crashed = self.counters.get(FaultClass::Crash.counter()) > 0;
+            let mut known = self.oracles.committed.groups().map(|(key, _)| key.group);
+            let is_refused = |group| is_meant(&group) && self.is_refused(group);
+            return (crashed && known.any(is_refused))
+                .then_some("excuse: a lone replica refuses a write that was cut short");
         }
         let exposed = || self.oracles.exposed.iter().map(|key| key.group);
         if exposed().any(|group| self.is_lost(group)) {
             return Some("excuse: committed ops of a memory-only group are lost");
         }
-        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
         exposed().filter(is_meant).find_map(|group| {
             if self.is_denied(group) {
                 Some("excuse: committed ops of a memory-only group are denied")
