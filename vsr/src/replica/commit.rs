@@ -11,7 +11,7 @@ use crate::io::{Output, TransferNotice};
 use crate::log::{Trust, chains};
 use crate::mutation::mutated;
 use crate::plane::Plane;
-use crate::status::{Ignored, TransferStage};
+use crate::status::{Ignored, Status, TransferStage};
 use crate::timeout::TimerName;
 
 impl Replica {
@@ -175,7 +175,8 @@ impl Replica {
         let Some(adoption) = &mut self.adoption else {
             return;
         };
-        if !adoption.is_complete {
+        // A commit point learned while another view is formed says nothing of this log.
+        if !adoption.is_complete && self.status == Status::Normal {
             let mut op = adoption.covered.max(self.commit_max).next();
             while op <= adoption.head && self.log.is_verified(op) && self.log.is_durable(op) {
                 adoption.covered = op;
