@@ -282,8 +282,16 @@ impl MetadataPlane {
                 self.step_core(vsr::Input::AppendFailed { op, checksum });
             }
             StorageEvent::Truncated { from } => self.step_core(vsr::Input::Truncated { from }),
-            StorageEvent::ViewPersisted { view, log_view } => {
-                self.step_core(vsr::Input::ViewPersisted { view, log_view });
+            StorageEvent::ViewPersisted {
+                view,
+                log_view,
+                commit_max,
+            } => {
+                self.step_core(vsr::Input::ViewPersisted {
+                    view,
+                    log_view,
+                    commit_max,
+                });
             }
             StorageEvent::SnapshotWritten { op } => self.on_snapshot_written(op, out),
             StorageEvent::Checkpointed { op } => self.on_checkpointed(op, out),

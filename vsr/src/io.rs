@@ -42,6 +42,8 @@ pub enum Input {
         view: View,
         /// Log view.
         log_view: View,
+        /// Commit point, zero where none is kept.
+        commit_max: Op,
     },
     /// An [`Output::PersistView`] failed; the core asks again by itself.
     PersistFailed,

@@ -122,9 +122,7 @@ impl Pending {
         if !self.truncations.is_empty() {
             return false;
         }
-        // Only one write of the same views is under way: its completion does not say of which
-        // commit point it was.
-        let is_new = !wanted.has_views_of(&self.requested);
+        let is_new = wanted != self.requested;
         let is_due = match self.persist {
             Persist::Settled => true,
             Persist::Requested => is_new,
@@ -145,14 +143,19 @@ impl Pending {
         }
     }
 
-    /// A write completed with these values. Records only ever move forward.
-    pub(crate) fn persisted(&mut self, view: View, log_view: View) {
-        self.durable.view = self.durable.view.max(view);
-        self.durable.log_view = self.durable.log_view.max(log_view);
-        self.requested.view = self.requested.view.max(view);
-        self.requested.log_view = self.requested.log_view.max(log_view);
+    /// A write completed with these values, whoever asked for it. Records only ever move forward.
+    pub(crate) fn persisted(&mut self, done: Record) {
+        let views = |it: &Record| (it.view, it.log_view);
+        self.durable.commit = match done.has_views_of(&self.durable) {
+            true => self.durable.commit.max(done.commit),
+            false if views(&done) < views(&self.durable) => self.durable.commit,
+            false => done.commit,
+        };
+        self.durable.view = self.durable.view.max(done.view);
+        self.durable.log_view = self.durable.log_view.max(done.log_view);
+        self.requested.view = self.requested.view.max(done.view);
+        self.requested.log_view = self.requested.log_view.max(done.log_view);
         if self.durable.has_views_of(&self.requested) {
-            self.durable.commit = self.requested.commit;
             (self.persist, self.failures) = (Persist::Settled, 0);
         }
     }
@@ -222,7 +225,7 @@ mod tests {
             pending.take_persist_request(two, 0),
             "a newer record is asked for at once"
         );
-        pending.persisted(View(2), View(0));
+        pending.persisted(two);
         assert!(!pending.take_persist_request(two, 9));
     }
 
@@ -254,36 +257,43 @@ mod tests {
             log_view: View(2),
             commit: Op(7),
         });
-        pending.persisted(View(5), View(2));
-        pending.persisted(View(4), View(4));
+        let done = |view, log_view, commit| Record {
+            view: View(view),
+            log_view: View(log_view),
+            commit: Op(commit),
+        };
+        pending.persisted(done(5, 2, 9));
+        pending.persisted(done(4, 4, 8));
         assert_eq!(
             pending.durable(),
             Record {
                 view: View(5),
                 log_view: View(4),
-                commit: Op(7),
+                commit: Op(9),
             }
         );
     }
 
     #[test]
-    fn commit_point_is_durable_when_the_write_it_was_asked_with_is() {
+    fn commit_point_is_durable_when_a_write_says_so() {
         let mut pending = Pending::new(ZERO);
         let at = |commit| Record {
             commit: Op(commit),
             ..ONE
         };
-        assert!(pending.take_persist_request(at(5), 0));
-        assert!(!pending.take_persist_request(at(9), 0), "one at a time");
-        pending.persisted(ONE.view, ONE.log_view);
-        assert_eq!(pending.durable(), at(5));
         assert!(pending.take_persist_request(at(9), 0));
+        // Somebody else's write of the same views completes first, and may have replaced ours.
+        pending.persisted(at(5));
         assert_eq!(pending.durable(), at(5));
+        assert!(pending.take_persist_request(at(9), 0), "asked again");
         pending.persist_failed(3);
         assert!(!pending.take_persist_request(at(9), 3));
         assert!(pending.take_persist_request(at(9), 4));
-        pending.persisted(ONE.view, ONE.log_view);
+        pending.persisted(at(9));
         assert_eq!(pending.durable(), at(9));
+        assert!(!pending.take_persist_request(at(9), 5));
+        pending.persisted(at(5));
+        assert_eq!(pending.durable(), at(9), "never back");
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::early::Early;
 use crate::io::{HaltReason, Input, Output};
 use crate::log::{Log, LogMut};
 use crate::outbound::Acknowledgements;
-use crate::pending::Pending;
+use crate::pending::{Pending, Record};
 use crate::pipeline::{Pipeline, Waiting};
 use crate::plane::Plane;
 use crate::prng::Prng;
@@ -214,7 +214,19 @@ impl Replica {
             Input::Appended { op, checksum } => self.on_appended(op, checksum, &mut cx),
             Input::AppendFailed { op, checksum } => self.on_append_failed(op, checksum, &mut cx),
             Input::Truncated { from } => self.on_truncated(from),
-            Input::ViewPersisted { view, log_view } => self.on_persisted(view, log_view, &mut cx),
+            Input::ViewPersisted {
+                view,
+                log_view,
+                commit_max,
+            } => {
+                let commit = commit_max;
+                let record = Record {
+                    view,
+                    log_view,
+                    commit,
+                };
+                self.on_persisted(record, &mut cx)
+            }
             Input::PersistFailed => self.on_persist_failed(),
             Input::Peer { replica, connected } => self.on_peer(replica, connected),
         };

@@ -188,7 +188,13 @@ fn nothing_above_holes_is_promised_before_the_superblock_says_how_far_they_reach
     backup.step(Input::Appended { op, checksum });
     assert_eq!(recorded(&backup), [6]);
     assert!(backup.acknowledged().is_empty(), "not recorded yet");
-    let (view, log_view) = (View(0), View(0));
-    backup.step(Input::ViewPersisted { view, log_view });
+    let recorded_with = |commit| Input::ViewPersisted {
+        view: View(0),
+        log_view: View(0),
+        commit_max: Op(commit),
+    };
+    backup.step(recorded_with(5));
+    assert!(backup.acknowledged().is_empty(), "that was another write");
+    backup.step(recorded_with(6));
     assert_eq!(backup.acknowledged(), [7]);
 }

@@ -252,6 +252,7 @@ fn h25_entry_on_its_way_to_the_disk_is_not_present() {
     backup.step(Input::ViewPersisted {
         view: View(1),
         log_view: View(0),
+        commit_max: Op::ZERO,
     });
     let vote = vote(&mut backup);
     let suffix = Suffix::of_do_view_change(&vote).expect("decodes");

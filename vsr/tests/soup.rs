@@ -278,11 +278,19 @@ impl Soup {
                     self.waiting.push(Input::Appended { op, checksum });
                 }
                 Output::Truncate { from } => self.waiting.push(Input::Truncated { from }),
-                Output::PersistView { view, log_view, .. } => {
+                Output::PersistView {
+                    view,
+                    log_view,
+                    commit_max,
+                } => {
                     let input = if self.one_in(4) {
                         Input::PersistFailed
                     } else {
-                        Input::ViewPersisted { view, log_view }
+                        Input::ViewPersisted {
+                            view,
+                            log_view,
+                            commit_max,
+                        }
                     };
                     self.waiting.push(input);
                 }

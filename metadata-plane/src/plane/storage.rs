@@ -97,7 +97,11 @@ pub(crate) enum StorageEvent {
     /// No op from here on can come back.
     Truncated { from: Op },
     /// The superblock holds these.
-    ViewPersisted { view: View, log_view: View },
+    ViewPersisted {
+        view: View,
+        log_view: View,
+        commit_max: Op,
+    },
     /// The snapshot file is replaced; the superblock does not name it yet.
     SnapshotWritten { op: Op },
     /// The superblock names the snapshot; the log may forget what it covers.
@@ -317,9 +321,11 @@ impl Storage {
     }
 
     fn on_superblock(&mut self, durable: &SuperblockRecord) {
-        let (view, log_view) = (durable.view, durable.log_view);
-        self.events
-            .push(StorageEvent::ViewPersisted { view, log_view });
+        self.events.push(StorageEvent::ViewPersisted {
+            view: durable.view,
+            log_view: durable.log_view,
+            commit_max: durable.commit_max,
+        });
         if let Some(Checkpoint::Naming(op)) = self.checkpoint
             && durable.checkpoint_op == op
         {

@@ -193,7 +193,13 @@ impl Group {
     /// A change of the line is durable; whether the group has files from here on.
     pub(crate) fn on_line(&mut self, line: Option<Line>, context: &mut Context<'_>) -> bool {
         if let Some(Line { view, log_view, .. }) = line {
-            self.step_replica(vsr::Input::ViewPersisted { view, log_view }, context);
+            // A line has no commit point, and its group no log in a file.
+            let persisted = vsr::Input::ViewPersisted {
+                view,
+                log_view,
+                commit_max: Op::ZERO,
+            };
+            self.step_replica(persisted, context);
             self.settle(context);
             return false;
         }

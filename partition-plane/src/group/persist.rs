@@ -313,8 +313,7 @@ impl Group {
         let persist = self.superblock.persist(record, &mut context.scratch.disk);
         context.pass_disk();
         if persist == biplane_journal::Persist::AlreadyDurable {
-            let (view, log_view) = (record.view, record.log_view);
-            self.step_replica(vsr::Input::ViewPersisted { view, log_view }, context);
+            self.step_replica(persisted(&record), context);
         }
     }
 
@@ -327,13 +326,19 @@ impl Group {
                 self.on_frontier_durable(record.offset_frontier, context);
                 self.on_install_frontier(record.offset_frontier, context);
                 self.drain_log(record.checkpoint_op, context);
-                vsr::Input::ViewPersisted {
-                    view: record.view,
-                    log_view: record.log_view,
-                }
+                persisted(&record)
             }
             None => vsr::Input::PersistFailed,
         };
         self.step_replica(input, context);
+    }
+}
+
+/// What the replica is told of a record that is durable.
+fn persisted(record: &SuperblockRecord) -> vsr::Input {
+    vsr::Input::ViewPersisted {
+        view: record.view,
+        log_view: record.log_view,
+        commit_max: record.commit_max,
     }
 }

@@ -237,9 +237,9 @@ impl BareGroup {
         match self.store.complete(completion, &mut requests) {
             Ok(Completed { durable, events }) => {
                 out.extend(requests.into_iter().map(Effect::Disk));
-                if let Some((view, log_view)) = durable {
+                if let Some(persisted) = durable {
                     self.has_trace = true;
-                    self.input(Input::ViewPersisted { view, log_view }, out);
+                    self.input(persisted, out);
                 }
                 let mut outputs = Vec::new();
                 self.events(events, &mut outputs);
@@ -389,7 +389,11 @@ impl BareGroup {
                 let store = &mut self.store;
                 let persist = store.persist(view, log_view, commit_max, &mut requests);
                 if persist == Persist::AlreadyDurable {
-                    let persisted = Input::ViewPersisted { view, log_view };
+                    let persisted = Input::ViewPersisted {
+                        view,
+                        log_view,
+                        commit_max,
+                    };
                     self.replica.step(persisted, &mut self.plane, more);
                 }
             }

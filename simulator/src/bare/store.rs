@@ -5,7 +5,7 @@ use biplane_journal::{
     Persist, QueueId, RecordForm, SuperblockFile, SuperblockRecord, Wal, WalConfig, WalOutput,
     load_superblock, recover,
 };
-use biplane_vsr::{Boot, Durability, LogEntry, Start};
+use biplane_vsr::{Boot, Durability, Input, LogEntry, Start};
 use biplane_wire::{GroupId, Message, Op, ReplicaId, View};
 
 use super::{BareConfig, cluster};
@@ -34,8 +34,8 @@ fn folder_queue(index: u64) -> QueueId {
 
 /// What a completion means.
 pub(super) struct Completed {
-    /// View and log view that are durable now.
-    pub(super) durable: Option<(View, View)>,
+    /// What the superblock holds now.
+    pub(super) durable: Option<Input>,
     /// What the log has to say.
     pub(super) events: Vec<WalOutput>,
 }
@@ -222,7 +222,11 @@ impl Store {
             out.append(&mut self.waiting);
         } else if completion.queue == superblock_queue(self.index) {
             let written = self.superblock.complete(&completion, &mut requests);
-            durable = written.map(|done| (done.view, done.log_view));
+            durable = written.map(|done| Input::ViewPersisted {
+                view: done.view,
+                log_view: done.log_view,
+                commit_max: done.commit_max,
+            });
         } else if let Some(wal) = &mut self.wal {
             wal.complete(completion, &mut outputs)
                 .map_err(|error| error.to_string())?;

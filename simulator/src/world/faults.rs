@@ -202,19 +202,24 @@ impl World {
         true
     }
 
-    fn fault_partition(&mut self) -> bool {
+    /// What is cut when the network falls apart, unless it has, or cannot.
+    pub(super) fn drawn_cuts(&mut self) -> Option<(Cuts, Shape, bool)> {
         if self.partitioned || self.options.replicas < 2 {
-            return false;
+            return None;
         }
-        let now = self.queue.now();
         let shape = Shape::ALL[self.fault_prng.index(Shape::ALL.len())];
         let one_way = self.fault_prng.chance(300_000);
         let primary = self.some_primary();
         let count = self.options.replicas;
         let cuts = Cuts::drawn(count, shape, one_way, primary, &mut self.fault_prng);
-        if !cuts.any() {
+        cuts.any().then_some((cuts, shape, one_way))
+    }
+
+    fn fault_partition(&mut self) -> bool {
+        let Some((cuts, shape, one_way)) = self.drawn_cuts() else {
             return false;
-        }
+        };
+        let now = self.queue.now();
         self.log(|| format!("partition {shape:?} one way {one_way}"));
         let events = self.network.set_cuts(now, cuts);
         self.schedule_net(events);

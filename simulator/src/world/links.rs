@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Event, World};
-use crate::partitions::{Cuts, Shape};
+use crate::partitions::Cuts;
 use crate::time::{MILLISECOND, Nanos, SECOND, TICK};
 
 /// A partition that comes and goes.
@@ -116,17 +116,9 @@ impl World {
 
     /// The network falls apart and together again, many times.
     pub(super) fn fault_flap(&mut self) -> bool {
-        if self.partitioned || self.options.replicas < 2 {
+        let Some((cuts, shape, one_way)) = self.drawn_cuts() else {
             return false;
-        }
-        let shape = Shape::ALL[self.fault_prng.index(Shape::ALL.len())];
-        let one_way = self.fault_prng.chance(300_000);
-        let primary = self.some_primary();
-        let count = self.options.replicas;
-        let cuts = Cuts::drawn(count, shape, one_way, primary, &mut self.fault_prng);
-        if !cuts.any() {
-            return false;
-        }
+        };
         let heartbeat = u64::from(self.options.timers.heartbeat) * TICK;
         // From quicker than a frame is repeated to about an election.
         let mean = heartbeat / self.fault_prng.between(1, 40);

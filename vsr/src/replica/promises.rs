@@ -4,7 +4,7 @@
 //! applied while the superblock is still being written. When the write completes, the replica
 //! may be in another view or role, so every note is judged anew.
 
-use biplane_wire::{Op, View};
+use biplane_wire::Op;
 
 use super::{Context, Handled, Replica};
 use crate::io::Output;
@@ -54,19 +54,16 @@ impl Replica {
         } else {
             self.log_view
         };
-        let commit = recorded.commit;
-        let record = Record {
+        let wanted = Record {
             view: self.view,
             log_view,
-            commit,
-        };
-        if record.has_views_of(&recorded) && self.holes_to_record <= commit {
-            return record;
-        }
-        Record {
             commit: self.commit_logged,
-            ..record
-        }
+        };
+        // What is durable, or on its way, will do while it says how far holes reach.
+        let known = [self.pending.durable(), recorded];
+        let will_do =
+            |known: &Record| known.has_views_of(&wanted) && self.holes_to_record <= known.commit;
+        known.into_iter().find(will_do).unwrap_or(wanted)
     }
 
     /// Asks for the superblock write that is due, if one is.
@@ -89,14 +86,13 @@ impl Replica {
 
     pub(crate) fn on_persisted<P: Plane>(
         &mut self,
-        view: View,
-        log_view: View,
+        record: Record,
         cx: &mut Context<'_, P>,
     ) -> Handled {
-        if view > self.view || log_view > self.log_view {
+        if record.view > self.view || record.log_view > self.log_view {
             return Err(Ignored::StaleCompletion);
         }
-        self.pending.persisted(view, log_view);
+        self.pending.persisted(record);
         if !self.view_is_durable() {
             return Err(Ignored::StaleCompletion);
         }

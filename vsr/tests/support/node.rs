@@ -208,7 +208,11 @@ impl Node {
                     "never back"
                 );
                 self.superblock = (view, log_view, commit_max);
-                Input::ViewPersisted { view, log_view }
+                Input::ViewPersisted {
+                    view,
+                    log_view,
+                    commit_max,
+                }
             }
         })
     }

@@ -71,9 +71,14 @@ impl Solo {
                     })
                 }
                 Output::Truncate { from } => Some(Input::Truncated { from: *from }),
-                Output::PersistView { view, log_view, .. } => Some(Input::ViewPersisted {
+                Output::PersistView {
+                    view,
+                    log_view,
+                    commit_max,
+                } => Some(Input::ViewPersisted {
                     view: *view,
                     log_view: *log_view,
+                    commit_max: *commit_max,
                 }),
                 _ => None,
             };
