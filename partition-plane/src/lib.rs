@@ -38,6 +38,7 @@ pub mod consumer_offsets;
 mod context;
 pub mod dedup;
 mod dormant;
+mod feeding;
 mod flush;
 mod group;
 mod io;

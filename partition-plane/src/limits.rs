@@ -41,6 +41,13 @@ pub struct Limits {
     pub transfer_busy_tick_bytes: u64,
     /// Bytes of one state transfer chunk.
     pub transfer_chunk_bytes: u32,
+    /// Bytes of segments read at once for such chunks.
+    pub transfer_block_bytes: u32,
+    /// Reads under way at once for the digests of one group.
+    pub transfer_hash_reads: u32,
+    /// Whether segments are hashed before a peer asks for them, while one is away and the node has
+    /// nothing else to do.
+    pub transfer_hash_ahead: bool,
     /// RepairPrepare frames answered to one request.
     pub repair_chunk_max: usize,
     /// Ticks between two requests of a stalled repair or transfer.
@@ -108,6 +115,9 @@ impl Default for Limits {
             transfer_hash_bytes: 16 << 30,
             transfer_busy_tick_bytes: 1 << 20,
             transfer_chunk_bytes: 256 << 10,
+            transfer_block_bytes: 1 << 20,
+            transfer_hash_reads: 2,
+            transfer_hash_ahead: true,
             repair_chunk_max: 128,
             repair_retry_ticks: 100,
             repair_gap_debounce_ticks: 100,
@@ -153,6 +163,9 @@ impl Limits {
             transfer_hash_bytes: 16 << 10,
             transfer_busy_tick_bytes: 2 << 10,
             transfer_chunk_bytes: 512,
+            transfer_block_bytes: 512,
+            transfer_hash_reads: 1,
+            transfer_hash_ahead: false,
             repair_chunk_max: 4,
             repair_retry_ticks: 20,
             repair_gap_debounce_ticks: 10,

@@ -14,6 +14,7 @@ use biplane_wire::{ClusterId, FrameBuffer, GroupId, ReplicaFrame, ReplicaId};
 
 use crate::consumer_offsets::ConsumerKey;
 use crate::context::{self, Context, Node, Queues, Scratch};
+use crate::feeding::{Ahead, provide_limits};
 use crate::group::{Group, Prospect};
 use crate::io::{GroupSpec, Input, OffsetReply, Output, Outputs, PollQuery, PollReply};
 use crate::limits::Limits;
@@ -81,15 +82,16 @@ pub struct PartitionPlane {
     pub(crate) parking: Parking,
     pub(crate) next_slot: u64,
     pub(crate) seed: u64,
-    disconnected: BTreeSet<ReplicaId>,
+    pub(crate) disconnected: BTreeSet<ReplicaId>,
     resident_total: usize,
     now: u64,
     wall_micros: u64,
     tokens: u64,
     repairs: repair::Budget,
     pulls: transfer::PullBudget,
-    provider: transfer::Provider,
-    load: Load,
+    pub(crate) provider: transfer::Provider,
+    pub(crate) ahead: Ahead,
+    pub(crate) load: Load,
     scratch: Scratch,
 }
 
@@ -104,22 +106,12 @@ impl PartitionPlane {
             timers,
             ..
         } = config;
-        let provide = transfer::ProvideLimits {
-            chunk_bytes: limits.transfer_chunk_bytes,
-            idle_ticks: limits.repair_retry_ticks.saturating_mul(10),
-            served_ticks: limits.repair_retry_ticks.saturating_mul(3),
-            build_ticks: limits.repair_retry_ticks.saturating_mul(3),
-            groups_served_max: u32::try_from(limits.transfers_served_max).unwrap_or(u32::MAX),
-            hash_bytes_max: limits.transfer_hash_bytes,
-            read_bytes: u32::try_from(limits.read_chunk_bytes).unwrap_or(u32::MAX),
-            busy_tick_bytes: limits.transfer_busy_tick_bytes,
-        };
         let pulled = u32::try_from(limits.transfers_pulled_max).unwrap_or(u32::MAX);
         let provider = transfer::ProviderConfig {
             cluster,
             replica,
             replica_count,
-            limits: provide,
+            limits: provide_limits(&limits),
         };
         let identity = NodeIdentity {
             cluster,
@@ -158,6 +150,7 @@ impl PartitionPlane {
             repairs: repair::Budget::new(REPAIRS_LIVE_MAX, REPAIRS_ARMED_MAX),
             pulls: transfer::PullBudget::new(pulled),
             provider: transfer::Provider::new(provider),
+            ahead: Ahead::default(),
             load: Load::default(),
             scratch: Scratch::default(),
         }
@@ -326,7 +319,7 @@ impl PartitionPlane {
             self.tick_group(group, out);
         }
         // After the groups: one that is read for must have had this tick.
-        self.tick_provider(out);
+        self.tick_feeding(out);
         for group in self.unsettled.clone() {
             let (slots, mut context) = self.parts(out);
             if let Some(slot) = slots.get_mut(&group) {
@@ -354,23 +347,6 @@ impl PartitionPlane {
             running.tick_in_turn(&mut context);
             let prospect = running.prospect(&mut context);
             self.file(group, &prospect);
-        }
-    }
-
-    fn tick_provider(&mut self, out: &mut Outputs) {
-        let mut effects = Vec::new();
-        self.provider.tick(self.load.look(self.now), &mut effects);
-        for effect in effects {
-            match effect {
-                transfer::ProvideOutput::Send { to, message } => {
-                    out.push(Output::Send { to, message });
-                }
-                transfer::ProvideOutput::Read { group, .. } => {
-                    self.visit(group, out, |group, context| {
-                        group.act_on_provider(vec![effect], context);
-                    });
-                }
-            }
         }
     }
 
@@ -427,10 +403,7 @@ impl PartitionPlane {
     }
 
     fn peer(&mut self, replica: ReplicaId, connected: bool, out: &mut Outputs) {
-        match connected {
-            true => self.disconnected.remove(&replica),
-            false => self.disconnected.insert(replica),
-        };
+        self.note_peer(replica, connected);
         self.each_group(out, |group, context| {
             group.peer(replica, connected, context)
         });

@@ -19,6 +19,9 @@ pub enum Knob {
     RefusedRanges,
     /// A read of messages brings less than a batch at a time.
     ShortReads,
+    /// Peers are served from blocks read ahead, and what those that are away will ask for is hashed
+    /// before.
+    ReadsAhead,
 }
 
 /// The paths that are forced in a run, a set of [`Knob`]s.
@@ -32,12 +35,13 @@ const QUARTER: u32 = 250_000;
 
 impl Knobs {
     /// Every knob with its name on the command line.
-    pub const NAMED: [(Knob, &'static str); 5] = [
+    pub const NAMED: [(Knob, &'static str); 6] = [
         (Knob::SmallBuffers, "buffers"),
         (Knob::EarlyTimeouts, "timeouts"),
         (Knob::TinyChunks, "chunks"),
         (Knob::RefusedRanges, "ranges"),
         (Knob::ShortReads, "reads"),
+        (Knob::ReadsAhead, "ahead"),
     ];
 
     /// Each by draw.
@@ -89,6 +93,10 @@ impl Knobs {
         if self.has(Knob::ShortReads) {
             limits.read_chunk_bytes = limits.read_chunk_bytes.min(300);
         }
+        let reads = if self.has(Knob::ReadsAhead) { 3 } else { 1 };
+        limits.transfer_hash_ahead = self.has(Knob::ReadsAhead);
+        limits.transfer_hash_reads = reads;
+        limits.transfer_block_bytes = reads * limits.transfer_chunk_bytes;
     }
 
     /// What of the intervals these change.
@@ -118,11 +126,12 @@ mod tests {
             let others = Knobs::NAMED.iter().filter(|(other, _)| knobs.has(*other));
             assert!(knobs.has(knob) && others.count() == 1);
             for sizes in [partition::Limits::tiny(), partition::Limits::default()] {
-                let mut limits = sizes.clone();
+                let (mut limits, mut unforced) = (sizes.clone(), sizes);
                 knobs.limit(&mut limits);
+                Knobs::default().limit(&mut unforced);
                 let times = knobs.time(Timers::tiny());
                 times.validate().expect("intervals that fit");
-                let changed = format!("{limits:?}") != format!("{sizes:?}");
+                let changed = format!("{limits:?}") != format!("{unforced:?}");
                 assert!(changed || times != Timers::tiny(), "{name}");
             }
         }

@@ -89,7 +89,10 @@ const PARTS: &[Part] = &[
     },
     Part {
         profile: Profile::Crash,
-        settings: &["replicas=3", "knobs=buffers+timeouts+chunks+ranges+reads"],
+        settings: &[
+            "replicas=3",
+            "knobs=buffers+timeouts+chunks+ranges+reads+ahead",
+        ],
         first: 1,
         seeds: 2,
     },

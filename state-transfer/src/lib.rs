@@ -66,7 +66,7 @@ pub use manifest::{OfferDefect, artifact_kind, check_offer};
 pub use memory_spool::MemorySpool;
 pub use offsets::{Checkpoint, ConsumerOffsets, DedupEntry, OffsetsError, StoredOffset};
 pub use provider::{
-    ArtifactSource, ArtifactSpec, Flush, Gate, MetadataGate, OfferSpec, PartitionGate,
+    ArtifactSource, ArtifactSpec, Flush, Gate, Lane, MetadataGate, OfferSpec, PartitionGate,
     ProvideOutput, Provider, ProviderConfig, ProviderView, ReadError, Ticket,
 };
 pub use puller::{

@@ -48,6 +48,12 @@ pub(crate) const HASH_BYTES_MAX_DEFAULT: u64 = 16 << 30;
 /// Bytes asked of storage at once while hashing.
 pub(crate) const READ_BYTES_DEFAULT: u32 = 1 << 20;
 
+/// Reads of one group that are under way at once while hashing.
+pub(crate) const HASH_READS_DEFAULT: u32 = 2;
+
+/// Bytes asked of storage at once for chunks.
+pub(crate) const BLOCK_BYTES_DEFAULT: u32 = 1 << 20;
+
 /// Bytes served in one tick of 10 ms while the node has other work.
 pub(crate) const BUSY_TICK_BYTES_DEFAULT: u64 = 1 << 20;
 
@@ -121,6 +127,11 @@ pub struct ProvideLimits {
     pub hash_bytes_max: u64,
     /// Bytes asked of storage at once while hashing.
     pub read_bytes: u32,
+    /// Such reads that are under way at once for one group.
+    pub hash_reads: u32,
+    /// Bytes asked of storage at once for chunks, at least one of them. Twice as much is kept
+    /// ready for each offer that is pulled.
+    pub block_bytes: u32,
     /// Bytes served in one tick while the node has other work.
     pub busy_tick_bytes: u64,
 }
@@ -146,6 +157,8 @@ impl ProvideLimits {
             groups_served_max: u32::try_from(groups).unwrap_or(u32::MAX),
             hash_bytes_max: HASH_BYTES_MAX_DEFAULT,
             read_bytes: READ_BYTES_DEFAULT,
+            hash_reads: HASH_READS_DEFAULT,
+            block_bytes: BLOCK_BYTES_DEFAULT,
             busy_tick_bytes: BUSY_TICK_BYTES_DEFAULT,
         }
     }
@@ -161,8 +174,15 @@ impl ProvideLimits {
             groups_served_max: 2,
             hash_bytes_max: 256,
             read_bytes: 64,
+            hash_reads: 1,
+            block_bytes: 16,
             busy_tick_bytes: 32,
         }
+    }
+
+    /// Chunks that are read at once.
+    pub(crate) fn chunks_per_block(&self) -> usize {
+        (self.block_bytes / self.chunk_bytes.max(1)).max(1) as usize
     }
 }
 

@@ -11,6 +11,7 @@
 mod answer;
 mod gate;
 mod hashing;
+mod jobs;
 mod offer;
 mod pacing;
 mod serving;
@@ -23,13 +24,11 @@ use biplane_wire::{
 };
 
 pub use self::gate::{Flush, Gate, MetadataGate, PartitionGate};
-use self::hashing::{ArtifactKey, Hashes, Hashing};
+use self::hashing::{ArtifactKey, Hashes};
+use self::jobs::Job;
 pub use self::offer::{ArtifactSource, ArtifactSpec, OfferSpec, Ticket};
 use self::offer::{Offer, Pending, Place};
 use crate::limits::ProvideLimits;
-
-/// A byte that is hashed costs the node about so many times less than one that is sent.
-const HASH_DISCOUNT: u64 = 4;
 
 /// Ticks between two sweeps of digests nobody uses.
 const SWEEP_TICKS: u32 = 6_000;
@@ -77,7 +76,18 @@ pub enum ProvideOutput {
         offset: u64,
         /// How many; exactly so many must be there.
         len: u32,
+        /// Answers to reads of one lane are best given in the order in which they were asked.
+        lane: Lane,
     },
+}
+
+/// What a read of the provider is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Digests of a group: a read that overtakes another is done again.
+    Digests,
+    /// Chunks: what comes first can be sent first.
+    Chunks,
 }
 
 /// Why stored bytes can not be had.
@@ -107,11 +117,13 @@ enum Purpose {
         key: ArtifactKey,
         memo: u64,
         offset: u64,
-        len: u32,
-        ticket: Ticket,
+        /// The job that asked.
+        job: u64,
     },
-    Chunk {
-        place: Place,
+    /// Chunks in a row, the first of which is at a place, for requests of `want` bytes.
+    Chunks {
+        first: Place,
+        want: u32,
         ticket: Ticket,
     },
 }
@@ -122,8 +134,11 @@ pub struct Provider {
     config: ProviderConfig,
     offers: BTreeMap<(GroupId, ReplicaId), Offer>,
     pending: BTreeMap<(GroupId, ReplicaId), Pending>,
-    reads: BTreeMap<u64, Purpose>,
+    /// Reads under way: how many bytes, and what for.
+    reads: BTreeMap<u64, (u32, Purpose)>,
     hashes: Hashes,
+    jobs: BTreeMap<GroupId, Job>,
+    job_numbers: u64,
     token: u64,
     ticks: u32,
     /// What may still be read in this tick; `None` for as much as is asked for.
@@ -140,6 +155,8 @@ impl Provider {
             pending: BTreeMap::new(),
             reads: BTreeMap::new(),
             hashes: Hashes::default(),
+            jobs: BTreeMap::new(),
+            job_numbers: 0,
             token: 0,
             ticks: 0,
             allowance: None,
@@ -205,7 +222,6 @@ impl Provider {
             entries,
             hashed: 0,
             reads: false,
-            stalled: false,
             ticks: 0,
         };
         self.pending.insert(key, pending);
@@ -245,41 +261,34 @@ impl Provider {
         result: Result<&[u8], ReadError>,
         out: &mut Vec<ProvideOutput>,
     ) {
-        let Some(purpose) = self.reads.remove(&token) else {
+        let Some((wanted, purpose)) = self.reads.remove(&token) else {
             return;
         };
-        let wanted = match purpose {
-            Purpose::Hash { len, .. } => len as usize,
-            Purpose::Chunk { place, .. } => place.len as usize,
-        };
         let result = match result {
-            Ok(bytes) if bytes.len() != wanted => Err(ReadError::Changed),
+            Ok(bytes) if bytes.len() != wanted as usize => Err(ReadError::Changed),
             other => other,
         };
-        match (purpose, result) {
-            (
-                Purpose::Hash {
-                    key,
-                    memo,
-                    offset,
-                    len,
-                    ticket,
-                },
-                Ok(bytes),
-            ) => {
-                self.hashes.take(key, memo, offset, bytes);
-                if let Some(pending) = self.pending_of(&ticket) {
-                    pending.hashed = pending.hashed.saturating_add(u64::from(len));
-                    self.build(ticket, out);
+        match purpose {
+            Purpose::Hash {
+                key,
+                memo,
+                offset,
+                job,
+            } => match result {
+                Ok(bytes) => {
+                    self.hashes.take(key, memo, offset, bytes);
+                    self.on_hashed(key.0, job, bytes.len() as u64, out);
                 }
-            }
-            (Purpose::Hash { key, ticket, .. }, Err(error)) => {
-                self.hashes.forget(key);
-                self.refuse(&ticket, error == ReadError::Changed, out);
-            }
-            (Purpose::Chunk { place, ticket }, result) => {
-                self.on_piece(&ticket, place, result, out);
-            }
+                Err(error) => {
+                    self.hashes.forget(key);
+                    self.hash_failed(key.0, job, error == ReadError::Changed, out);
+                }
+            },
+            Purpose::Chunks {
+                first,
+                want,
+                ticket,
+            } => self.on_block(&ticket, (first, want, wanted), result, out),
         }
     }
 
@@ -337,15 +346,22 @@ impl Provider {
     pub fn withdraw(&mut self, group: GroupId) {
         self.offers.retain(|(of, _), _| *of != group);
         self.pending.retain(|(of, _), _| *of != group);
+        self.jobs.remove(&group);
     }
 
-    /// Groups that are being served: storage is read for their offers, or for who pulls them.
+    /// Groups that are being served: storage is read for their offers, or for who pulls them, now or
+    /// when who asked comes back.
     #[must_use]
     pub fn groups_served(&self) -> BTreeSet<GroupId> {
         let offers = self.offers.iter().filter(|(_, offer)| offer.is_served());
         let pending = self.pending.iter().filter(|(_, pending)| pending.reads);
+        let jobs = self.jobs.iter().filter(|(_, job)| !job.ahead);
         let offers = offers.map(|(key, _)| key.0);
-        offers.chain(pending.map(|(key, _)| key.0)).collect()
+        let pending = pending.map(|(key, _)| key.0);
+        offers
+            .chain(pending)
+            .chain(jobs.map(|(group, _)| *group))
+            .collect()
     }
 
     /// Groups with an offer, pulled or not.
@@ -395,58 +411,40 @@ impl Provider {
         (offer.nonce == ticket.nonce).then_some(offer)
     }
 
-    /// Goes through the artifacts until one needs bytes, then waits for them; at the end the
-    /// offer is made.
+    /// Goes through the artifacts until the digest of one is not known, then waits for it; at the
+    /// end the offer is made.
     fn build(&mut self, ticket: Ticket, out: &mut Vec<ProvideOutput>) {
-        let ProvideLimits {
-            read_bytes,
-            hash_bytes_max,
-            ..
-        } = self.config.limits;
+        let hash_bytes_max = self.config.limits.hash_bytes_max;
         let has_room = self.admits(ticket.group);
         let Some(pending) = self.pending.get_mut(&(ticket.group, ticket.replica)) else {
             return;
         };
         let Some(spec) = &pending.spec else { return };
         while let Some(artifact) = spec.artifacts.get(pending.entries.len()) {
-            let (kind, frontier, len) = (artifact.kind, artifact.frontier, artifact.source.len());
-            let key = (ticket.group, kind, frontier);
-            let step = match artifact.source.checksum() {
-                Some(checksum) => Hashing::Done(checksum),
-                None => self.hashes.step(key, len, read_bytes),
+            let (kind, frontier, length) =
+                (artifact.kind, artifact.frontier, artifact.source.len());
+            let hashes = &mut self.hashes;
+            let checksum = artifact.source.checksum();
+            let Some(checksum) =
+                checksum.or_else(|| hashes.digest((ticket.group, kind, frontier), length))
+            else {
+                break;
             };
-            match step {
-                Hashing::Done(checksum) => {
-                    pending.entries.push(ManifestEntry {
-                        kind,
-                        frontier,
-                        length: len,
-                        checksum,
-                    });
-                }
-                Hashing::Wants { .. } if pending.hashed >= hash_bytes_max || !has_room => {
-                    return self.refuse(&ticket, true, out);
-                }
-                Hashing::Wants { .. } if self.allowance == Some(0) => {
-                    pending.reads = true;
-                    pending.stalled = true;
-                    return;
-                }
-                Hashing::Wants { memo, offset, len } => {
-                    pending.reads = true;
-                    let purpose = Purpose::Hash {
-                        key,
-                        memo,
-                        offset,
-                        len,
-                        ticket,
-                    };
-                    self.spend(u64::from(len) / HASH_DISCOUNT);
-                    return self.read(key, offset, len, purpose, out);
-                }
-            }
+            pending.entries.push(ManifestEntry {
+                kind,
+                frontier,
+                length,
+                checksum,
+            });
         }
-        self.make_offer(ticket, out);
+        if pending.entries.len() == spec.artifacts.len() {
+            self.make_offer(ticket, out);
+        } else if pending.hashed >= hash_bytes_max || !has_room {
+            self.refuse(&ticket, true, out);
+            self.rest_job(ticket.group);
+        } else if !pending.reads {
+            self.want_digests(&ticket, out);
+        }
     }
 
     fn make_offer(&mut self, ticket: Ticket, out: &mut Vec<ProvideOutput>) {
@@ -520,8 +518,12 @@ impl Provider {
         out: &mut Vec<ProvideOutput>,
     ) {
         self.token += 1;
-        self.reads.insert(self.token, purpose);
+        self.reads.insert(self.token, (len, purpose));
         let token = self.token;
+        let lane = match purpose {
+            Purpose::Hash { .. } => Lane::Digests,
+            Purpose::Chunks { .. } => Lane::Chunks,
+        };
         out.push(ProvideOutput::Read {
             token,
             group,
@@ -529,6 +531,7 @@ impl Provider {
             frontier,
             offset,
             len,
+            lane,
         });
     }
 }

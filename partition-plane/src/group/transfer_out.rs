@@ -7,7 +7,7 @@ use std::sync::Arc;
 use biplane_journal::{DiskError, DiskErrorKind, DiskOp, DiskReply};
 use biplane_state_transfer::{
     self as transfer, ArtifactSource, ArtifactSpec, Checkpoint, ConsumerOffsets, DedupEntry, Flush,
-    Gate, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset,
+    Gate, Lane, OfferSpec, PartitionGate, ProvideOutput, ProviderView, ReadError, StoredOffset,
     artifact_kind,
 };
 use biplane_vsr as vsr;
@@ -18,6 +18,7 @@ use biplane_wire::{
 
 use super::Group;
 use crate::context::Context;
+use crate::segments::Segment;
 
 /// Reads of segments for peers: our token to the provider's.
 pub(crate) type ServedReads = BTreeMap<u64, u64>;
@@ -187,10 +188,15 @@ impl Group {
         }
     }
 
+    /// Segments with messages.
+    pub(crate) fn stored_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.size > 0)
+    }
+
     fn offer_spec(&self) -> Option<OfferSpec> {
         let commit_op = self.replica.commit_min();
-        let stored = self.segments.iter().filter(|segment| segment.size > 0);
-        let mut artifacts: Vec<ArtifactSpec> = stored
+        let mut artifacts: Vec<ArtifactSpec> = self
+            .stored_segments()
             .map(|segment| ArtifactSpec {
                 kind: artifact_kind::SEGMENT_LOG,
                 frontier: segment.start,
@@ -269,10 +275,14 @@ impl Group {
                     frontier,
                     offset,
                     len,
+                    lane,
                     ..
                 } => {
                     let path = self.paths.log(frontier);
-                    let queue = self.queues.reads(token);
+                    let queue = match lane {
+                        Lane::Digests => self.queues.reads(0),
+                        Lane::Chunks => self.queues.reads(token),
+                    };
                     let ours = context.submit(queue, DiskOp::Read { path, offset, len });
                     self.transfer.served_reads.insert(ours, token);
                 }

@@ -86,10 +86,8 @@ pub(super) struct Pending {
     /// Entries whose digest is known, in manifest order.
     pub(super) entries: Vec<ManifestEntry>,
     pub(super) hashed: u64,
-    /// Storage is read for it.
+    /// Digests are being computed for it.
     pub(super) reads: bool,
-    /// Hashing goes on in the next tick.
-    pub(super) stalled: bool,
     pub(super) ticks: u32,
 }
 
@@ -107,7 +105,7 @@ pub(super) struct Offer {
     pub(super) pulled: bool,
     /// The last byte of the last artifact was served.
     pub(super) finished: bool,
-    /// Chunks being read from storage, and the one read before it was asked for.
+    /// Chunks being read from storage, and those read before they were asked for.
     pub(super) pieces: Vec<Piece>,
     /// A request that waits for the next tick, with the length it asked for.
     pub(super) delayed: Option<(Place, u32)>,
@@ -175,21 +173,26 @@ impl Offer {
         }
     }
 
-    /// What a receiver asks for after a chunk, if it goes on with chunks of `want` bytes and
-    /// that is stored.
-    pub(super) fn after(&self, place: Place, want: u32, most: u32) -> Option<Place> {
-        let end = place.offset.saturating_add(u64::from(place.len));
-        let next = [(place.artifact, end), (place.artifact + 1, 0)].into_iter();
-        next.into_iter().find_map(|(artifact, offset)| {
-            match self.plan(artifact, offset, want, most) {
-                ChunkPlan::Read { len, .. } => Some(Place {
-                    artifact,
-                    offset,
-                    len,
-                }),
-                ChunkPlan::Bytes(_) | ChunkPlan::Outside => None,
-            }
-        })
+    /// The chunks that a receiver asks for from `first` on, if it goes on with chunks of `want`
+    /// bytes: `count` of them, or fewer where something follows that is not stored.
+    pub(super) fn chain(&self, first: Place, want: u32, most: u32, count: usize) -> Vec<Place> {
+        let next = |place: &Place| {
+            let end = place.offset.saturating_add(u64::from(place.len));
+            let next = [(place.artifact, end), (place.artifact + 1, 0)].into_iter();
+            next.into_iter().find_map(|(artifact, offset)| {
+                match self.plan(artifact, offset, want, most) {
+                    ChunkPlan::Read { len, .. } => Some(Place {
+                        artifact,
+                        offset,
+                        len,
+                    }),
+                    ChunkPlan::Bytes(_) | ChunkPlan::Outside => None,
+                }
+            })
+        };
+        std::iter::successors(Some(first), next)
+            .take(count)
+            .collect()
     }
 
     /// Notes that a chunk went out.

@@ -24,18 +24,7 @@ impl Provider {
         for (ticket, place, want) in delayed.collect::<Vec<_>>() {
             self.serve_piece(&ticket, place, want, out);
         }
-        let pending = self.pending.iter_mut();
-        let stalled = pending.filter_map(|(&(group, replica), pending)| {
-            let nonce = pending.nonce;
-            std::mem::take(&mut pending.stalled).then_some(Ticket {
-                group,
-                replica,
-                nonce,
-            })
-        });
-        for ticket in stalled.collect::<Vec<_>>() {
-            self.build(ticket, out);
-        }
+        self.tick_jobs(out);
     }
 
     /// Takes bytes off what may be read in this tick.

@@ -1,9 +1,10 @@
 //! Chunks: what a peer asks for, and what it will ask for next.
 //!
 //! A receiver pulls in lockstep, so what it wants after a chunk is known. While that chunk
-//! travels and is taken in at the other end, the next one is read and made ready here. One chunk
-//! per offer is ahead at most, and one that fails to be read ahead is no failure: it is read
-//! again when it is asked for.
+//! travels and is taken in at the other end, the next ones are read and made ready here: a block
+//! of several at once, because storage gives large pieces more quickly, and one block ahead of
+//! the one that is being sent. One that fails to be read ahead is no failure: it is read again
+//! when it is asked for.
 
 use biplane_wire::{Message, ReplicaId, RequestStateChunkHeader};
 
@@ -79,10 +80,12 @@ impl Provider {
         if !may_serve {
             return;
         }
-        let next = offer.after(place, want, most);
-        offer
-            .pieces
-            .retain(|piece| piece.place == place || Some(piece.place) == next);
+        let per_block = self.config.limits.chunks_per_block();
+        let Some(offer) = self.offer_of(ticket) else {
+            return;
+        };
+        let chain = offer.chain(place, want, most, 2 * per_block);
+        offer.pieces.retain(|piece| chain.contains(&piece.place));
         let at = offer.pieces.iter().position(|piece| piece.place == place);
         let ready = at.and_then(|at| {
             // A request repeated while its bytes are being read is answered by that read.
@@ -91,50 +94,111 @@ impl Provider {
             offer.pieces.swap_remove(at);
             Some(chunk)
         });
+        let is_sent = ready.is_some();
         if let Some(chunk) = ready {
             self.send_piece(ticket, place, chunk, out);
-        } else if at.is_none() {
-            self.read_piece(ticket, place, true, out);
         }
         self.spend(u64::from(place.len));
-        if let Some(next) = next {
-            self.read_piece(ticket, next, false, out);
+        let missing = self.missing(ticket, &chain[usize::from(is_sent)..]);
+        // Behind the last piece there is nothing more to wait for.
+        let is_end = chain.len() < 2 * per_block;
+        for (index, run) in missing.iter().enumerate() {
+            for block in run.chunks(per_block) {
+                let is_open = index + 1 == missing.len() && !is_end && run.ends_with(block);
+                if block.len() == per_block || !is_open || block[0] == place {
+                    self.read_block(ticket, place, block, want, out);
+                }
+            }
         }
     }
 
-    fn read_piece(
+    /// Pieces that are neither there nor being read, grouped where they follow each other within an
+    /// artifact.
+    fn missing(&mut self, ticket: &Ticket, chain: &[Place]) -> Vec<Vec<Place>> {
+        let Some(offer) = self.offer_of(ticket) else {
+            return Vec::new();
+        };
+        let mut runs: Vec<Vec<Place>> = Vec::new();
+        let mut last: Option<Place> = None;
+        for place in chain {
+            if offer.pieces.iter().any(|piece| piece.place == *place) {
+                last = None;
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if last.is_some_and(|last| last.artifact == place.artifact) => {
+                    run.push(*place);
+                }
+                _ => runs.push(vec![*place]),
+            }
+            last = Some(*place);
+        }
+        runs
+    }
+
+    /// Reads pieces that follow each other; `wanted` is the one that was asked for.
+    fn read_block(
         &mut self,
         ticket: &Ticket,
-        place: Place,
-        wanted: bool,
+        wanted: Place,
+        block: &[Place],
+        want: u32,
         out: &mut Vec<ProvideOutput>,
     ) {
+        let (Some(offer), Some(&first)) = (self.offer_of(ticket), block.first()) else {
+            return;
+        };
+        let plan = offer.plan(first.artifact, first.offset, first.len, first.len);
+        let ChunkPlan::Read { kind, frontier, .. } = plan else {
+            return;
+        };
+        offer.pieces.extend(block.iter().map(|place| Piece {
+            place: *place,
+            wanted: *place == wanted,
+            chunk: None,
+        }));
+        let len = block.iter().map(|place| place.len).sum();
+        let ticket = *ticket;
+        let purpose = Purpose::Chunks {
+            first,
+            want,
+            ticket,
+        };
+        let key = (ticket.group, kind, frontier);
+        self.read(key, first.offset, len, purpose, out);
+    }
+
+    /// The bytes of pieces that follow each other came from storage, or did not.
+    pub(super) fn on_block(
+        &mut self,
+        ticket: &Ticket,
+        (first, want, len): (Place, u32, u32),
+        result: Result<&[u8], ReadError>,
+        out: &mut Vec<ProvideOutput>,
+    ) {
+        let limits = self.config.limits;
         let Some(offer) = self.offer_of(ticket) else {
             return;
         };
-        if offer.pieces.iter().any(|piece| piece.place == place) {
-            return;
+        let end = first.offset.saturating_add(u64::from(len));
+        let is_inside = |place: &Place| place.artifact == first.artifact && place.offset < end;
+        let places = offer.chain(first, want, limits.chunk_bytes, limits.chunks_per_block());
+        let mut rest = result;
+        for place in places.into_iter().take_while(is_inside) {
+            let result = rest.map(|bytes| bytes.split_at_checked(place.len as usize));
+            rest = match &result {
+                Ok(split) => split.map(|(_, rest)| rest).ok_or(ReadError::Changed),
+                Err(error) => Err(*error),
+            };
+            let piece = match result {
+                Ok(split) => split.map(|(piece, _)| piece).ok_or(ReadError::Changed),
+                Err(error) => Err(error),
+            };
+            self.on_piece(ticket, place, piece, out);
         }
-        let Place {
-            artifact,
-            offset,
-            len,
-        } = place;
-        let ChunkPlan::Read { kind, frontier, .. } = offer.plan(artifact, offset, len, len) else {
-            return;
-        };
-        offer.pieces.push(Piece {
-            place,
-            wanted,
-            chunk: None,
-        });
-        let ticket = *ticket;
-        let purpose = Purpose::Chunk { place, ticket };
-        self.read((ticket.group, kind, frontier), offset, len, purpose, out);
     }
 
-    /// The bytes of a chunk came from storage, or did not.
-    pub(super) fn on_piece(
+    fn on_piece(
         &mut self,
         ticket: &Ticket,
         place: Place,

@@ -289,15 +289,15 @@ impl Source {
         Self::new(partition_group(), gate, Op(100), artifacts)
     }
 
+    /// The same with other limits than the tiny ones.
+    pub(crate) fn limited(self, limits: ProvideLimits) -> Self {
+        let provider = provider(limits);
+        Self { provider, ..self }
+    }
+
     fn new(group: GroupId, gate: Gate, commit_op: Op, artifacts: Vec<(u8, u64, Vec<u8>)>) -> Self {
-        let provider = Provider::new(ProviderConfig {
-            cluster: CLUSTER,
-            replica: SERVER,
-            replica_count: 3,
-            limits: ProvideLimits::tiny(),
-        });
         Self {
-            provider,
+            provider: provider(ProvideLimits::tiny()),
             gate,
             group,
             commit_op,
@@ -420,7 +420,8 @@ impl Source {
         self.absorb(out)
     }
 
-    fn absorb(&mut self, out: Vec<ProvideOutput>) -> Vec<(ReplicaId, Message)> {
+    /// Takes in what the provider put out.
+    pub(crate) fn absorb(&mut self, out: Vec<ProvideOutput>) -> Vec<(ReplicaId, Message)> {
         self.provider.check_invariants();
         let mut sent = Vec::new();
         for output in out {
@@ -433,6 +434,7 @@ impl Source {
                     frontier,
                     offset,
                     len,
+                    ..
                 } => {
                     assert_eq!(group, self.group);
                     self.reads.push((token, kind, frontier, offset, len));
@@ -441,6 +443,15 @@ impl Source {
         }
         sent
     }
+}
+
+fn provider(limits: ProvideLimits) -> Provider {
+    Provider::new(ProviderConfig {
+        cluster: CLUSTER,
+        replica: SERVER,
+        replica_count: 3,
+        limits,
+    })
 }
 
 pub(crate) fn partition_gate() -> PartitionGate {
