@@ -7,6 +7,7 @@
 mod direct;
 mod execute;
 mod handles;
+mod page_cache;
 pub(crate) mod sync_meter;
 
 use std::fs::{self, File, OpenOptions};

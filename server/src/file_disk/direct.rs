@@ -11,8 +11,8 @@
 //!
 //! The page cache takes a burst faster than most disks, so whoever has requests waiting uses it.
 //!
-//! So what a peer catches up with is rarely in the page cache, and is read once. What the page
-//! cache has of a large read comes from there; the rest comes around it as well.
+//! So what a peer catches up with is rarely in the page cache, and is read once. A large read of
+//! which the page cache has all comes from there; any other comes around it as well.
 
 use std::fs::File;
 use std::io;
@@ -20,9 +20,9 @@ use std::os::unix::fs::FileExt as _;
 
 use biplane_journal::{Chunk, ReadBuffer, ReadBytes};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::execute::read_at;
+use super::page_cache;
 
 /// Position, length and memory of such a write are multiples of this: no disk in use has larger
 /// blocks, and it is the size of a page.
@@ -46,8 +46,10 @@ impl Direct {
     }
 
     /// Whether a read of `len` bytes from `offset` should go this way.
-    pub(super) fn is_worth_reading(&self, offset: u64, len: usize) -> bool {
-        self.is_worth(len) && offset.is_multiple_of(BLOCK as u64)
+    pub(super) fn is_worth_reading(&self, file: &File, offset: u64, len: usize) -> bool {
+        self.is_worth(len)
+            && offset.is_multiple_of(BLOCK as u64)
+            && page_cache::has_all(file, offset, len as u64) == Some(false)
     }
 
     /// Reads `len` bytes, or as many as there are until the file ends, from `offset`, which is the
@@ -59,20 +61,13 @@ impl Direct {
         let mut buffer = ReadBuffer::zeroed(len.next_multiple_of(BLOCK) + BLOCK);
         let start = buffer.as_bytes().as_ptr().align_offset(BLOCK);
         let blocks = &mut buffer.as_mut_bytes()[start..][..len.next_multiple_of(BLOCK)];
-        let cached = read_cached(file, &mut blocks[..len], offset);
-        let mut read = cached / BLOCK * BLOCK;
-        if cached < len {
-            let (rest, at) = (&mut blocks[read..], offset + read as u64);
-            match read_around(file, rest, at) {
-                Ok(more) => read += more,
-                Err(error) => {
-                    self.refuse(error)?;
-                    read += read_at(file, at, rest)?;
-                }
+        let read = match read_around(file, blocks, offset) {
+            Ok(read) => read,
+            Err(error) => {
+                self.refuse(error)?;
+                read_at(file, offset, blocks)?
             }
-        } else {
-            read = cached;
-        }
+        };
         let range = start..start + read.min(len);
         buffer
             .freeze()
@@ -142,19 +137,6 @@ fn write_around(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let written = file.write_all_at(bytes, at);
     fcntl_setfl(file, flags)?;
     written
-}
-
-/// What the page cache has, from the first byte on, without waiting for the disk.
-fn read_cached(file: &File, buf: &mut [u8], at: u64) -> usize {
-    let mut done = 0;
-    while done < buf.len() {
-        let mut rest = [io::IoSliceMut::new(&mut buf[done..])];
-        match preadv2(file, &mut rest, at + done as u64, ReadWriteFlags::NOWAIT) {
-            Ok(0) | Err(_) => break,
-            Ok(read) => done += read,
-        }
-    }
-    done
 }
 
 fn read_around(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
@@ -253,8 +235,15 @@ mod tests {
             // In the second round the page cache has a part of it.
             read_at(&file, PIECE as u64, &mut vec![0; PIECE / 2]).expect("read");
         }
-        assert!(direct.is_worth_reading(BLOCK as u64, WORTH));
-        assert!(!direct.is_worth_reading(1, WORTH) && !direct.is_worth_reading(0, WORTH - 1));
+        if page_cache::has_all(&file, 0, 1).is_some() {
+            let beyond = 4 * PIECE as u64;
+            assert!(direct.is_worth_reading(&file, beyond, WORTH));
+            assert!(!direct.is_worth_reading(&file, beyond + 1, WORTH));
+            assert!(!direct.is_worth_reading(&file, beyond, WORTH - 1));
+            read_at(&file, 0, &mut vec![0; PIECE]).expect("read");
+            let len = WORTH;
+            assert!(!direct.is_worth_reading(&file, 0, len), "all is cached");
+        }
         let flags = fcntl_getfl(&file).expect("flags");
         assert!(!flags.contains(OFlags::DIRECT), "{flags:?}");
     }

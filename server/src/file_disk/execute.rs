@@ -89,7 +89,7 @@ impl Worker {
                     .saturating_sub(offset)
                     .min(u64::from(len));
                 let left = usize::try_from(left).unwrap_or(0);
-                if self.direct.is_worth_reading(offset, left) {
+                if self.direct.is_worth_reading(file, offset, left) {
                     return Ok(DiskReply::Data(self.direct.read(file, offset, left)?));
                 }
                 let mut buffer = ReadBuffer::zeroed(left);
