@@ -23,6 +23,8 @@ const MODES: [CrashMode; 5] = [
 ];
 /// Crashes of one test unless the environment asks for more.
 const SAMPLE: u64 = 8;
+/// Crashes between two lines that say how far it is.
+const PROGRESS: u64 = 100;
 /// How long the joiner is away, in milliseconds.
 const AWAY: u64 = 1_000;
 /// How long a transfer may take, in milliseconds.
@@ -183,18 +185,22 @@ impl Scene {
             ),
             None => (steps.div_ceil(SAMPLE), false),
         };
-        let mut runs = 0;
+        let mut runs = 0u64;
+        println!("{self:?}: steps {first} to {last}");
         for (number, step) in (first..=last).step_by(stride as usize).enumerate() {
             for (index, mode) in MODES.into_iter().enumerate() {
                 for heard in [false, true] {
                     if all || (index, heard) == (number % MODES.len(), number % 2 == 1) {
                         self.crash(step, mode, heard);
                         runs += 1;
+                        if runs % PROGRESS == 0 {
+                            println!("{self:?}: {runs} crashes, at step {step}");
+                        }
                     }
                 }
             }
         }
-        println!("{self:?}: steps {first} to {last}, {runs} crashes");
+        println!("{self:?}: {runs} crashes");
     }
 }
 

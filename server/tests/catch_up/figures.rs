@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,42 @@ fn disk(folder: &Path, megabytes: u64) -> f64 {
     let seconds = start.elapsed().as_secs_f64();
     std::fs::remove_file(&path).expect("the file goes");
     megabytes as f64 / seconds
+}
+
+/// Opens a file for whole blocks that go around the page cache; `None` where the file system refuses.
+fn around(path: &Path) -> Option<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    options.custom_flags(i32::try_from(rustix::fs::OFlags::DIRECT.bits()).ok()?);
+    options.open(path).ok()
+}
+
+/// Does something with every megabyte of a file, in memory that starts at a page.
+fn each_piece(megabytes: u64, mut act: impl FnMut(&mut [u8], u64) -> std::io::Result<()>) {
+    let mut memory = vec![7; (1 << 20) + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    for piece in 0..megabytes {
+        act(&mut memory[start..start + (1 << 20)], piece << 20).expect("the disk does it");
+    }
+}
+
+/// Bytes a second, in millions, that are read from one file while as many are written to another:
+/// what a disk has left for a transfer whose two ends share it.
+fn read_and_written(folder: &Path, megabytes: u64) -> Option<f64> {
+    let (one, other) = (folder.join("raw-1"), folder.join("raw-2"));
+    let (from, to) = (around(&one)?, around(&other)?);
+    each_piece(megabytes, |piece, at| from.write_all_at(piece, at));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| each_piece(megabytes, |piece, at| from.read_exact_at(piece, at)));
+        each_piece(megabytes, |piece, at| to.write_all_at(piece, at));
+        to.sync_all().expect("the disk keeps it");
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    for path in [one, other] {
+        std::fs::remove_file(path).expect("the file goes");
+    }
+    Some(megabytes as f64 * 1.048_576 / seconds)
 }
 
 /// Bytes and seconds of the largest transfer a node installed, by its log: from the request to
@@ -123,7 +160,9 @@ async fn catch_up_figures() {
     scene
         .fill(&client, ("large", 0), megabytes, (1_000, 1_000))
         .await;
-    let (raw, disk) = (loopback(), disk(&scene.cluster.data(0), megabytes));
+    let folder = scene.cluster.data(0);
+    let (raw, disk) = (loopback(), disk(&folder, megabytes));
+    let shared = read_and_written(&folder, megabytes).unwrap_or(f64::NAN);
 
     // Alone.
     let joiner = (scene.cluster.primary() + 1) % 3;
@@ -158,11 +197,13 @@ async fn catch_up_figures() {
     println!("figures for {megabytes} MB");
     println!("loopback, one stream: {raw:.0} MB/s");
     println!("one file, written and synced: {disk:.0} MB/s");
+    println!("one file read while another is written, around the page cache: {shared:.0} MB/s");
     println!(
         "transfer, request to installed: {seconds:.2} s, {pull:.0} MB/s, {:.3} of loopback, {:.3} \
-         of disk",
+         of disk, {:.3} of a disk that both ends share",
         pull / raw,
-        pull / disk
+        pull / disk,
+        pull / shared
     );
     println!(
         "start to caught up, nothing else to do: {alone:.2} s, {rate:.0} MB/s, {:.3} of loopback",

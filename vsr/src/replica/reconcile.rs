@@ -91,18 +91,20 @@ impl Replica {
     /// Takes everything from `from` on out of the log. Verified entries up to the head come
     /// back: they only stood above something wrong.
     ///
-    /// On disk those stay where they are. They may have been acknowledged, and between a
-    /// truncation and their second append a crash would find them gone: this replica would then
-    /// deny what it promised. What is wrong below them therefore stays on disk too, as a stray,
-    /// until the right prepare is written over it; a log view is not recorded before that.
+    /// On disk those stay where they are, and so does what stands behind a hole and may be right.
+    /// They may have been acknowledged, and between a truncation and their second append a crash
+    /// would find them gone: this replica would then deny what it promised. What is wrong below
+    /// them therefore stays on disk too, as a stray, until the right prepare is written over it; a
+    /// log view is not recorded before that.
     pub(crate) fn cut<P: Plane>(&mut self, from: Op, cx: &mut Context<'_, P>) {
         assert!(from > self.commit_min, "applied ops are never taken out");
         let damaged = self.damaged_between(from, self.op_target());
-        let spared = if mutated!(CutTakesWhatItKeeps) {
-            None
+        let (kept, doubtful) = if mutated!(CutTakesWhatItKeeps) {
+            (None, Vec::new())
         } else {
-            self.last_kept_on_disk(from)
+            (self.last_kept_on_disk(from), self.doubtful_above(from))
         };
+        let spared = kept.max(doubtful.last().copied());
         let cut_from = spared.map_or(from, Op::next);
         let reached_disk = self.log.reaches_disk(cut_from);
         let removed = self.log.remove_from(from);
@@ -114,12 +116,16 @@ impl Replica {
         }
         self.op_acknowledged = self.op_acknowledged.min(Op(from.0 - 1));
         for mut held in removed {
-            let is_right = held.trust == Trust::Verified && held.header().op() <= self.op_target();
-            let is_kept = is_right && cx.plane.accept(&held.message, Source::Restored).is_ok();
-            let is_on_disk = held.storage != Storage::Memory && held.header().op() < cut_from;
+            let op = held.header().op();
+            let is_right = held.trust == Trust::Verified && op <= self.op_target();
+            let is_doubtful = doubtful.contains(&op);
+            let goes_back = (is_right || is_doubtful)
+                && cx.plane.accept(&held.message, Source::Restored).is_ok();
+            let is_kept = goes_back && is_right;
+            let is_on_disk = held.storage != Storage::Memory && op < cut_from;
             if is_on_disk && !is_kept {
                 // What the plane will not have back was right all the same, and no denial.
-                held.trust = if is_right {
+                held.trust = if is_right || is_doubtful {
                     Trust::Suspect
                 } else {
                     Trust::Stray
@@ -147,6 +153,42 @@ impl Replica {
             let held = self.log.held(*op);
             held.is_some_and(|it| it.trust == Trust::Verified && it.storage != Storage::Memory)
         })
+    }
+
+    /// Ops above `from`, whose entry is wrong, of which this replica may have acknowledged what it
+    /// has on disk and would deny it after a restart, although nothing says that it is wrong too:
+    /// neither is it contradicted from above nor does it stand on something wrong. Ascending.
+    fn doubtful_above(&self, from: Op) -> Vec<Op> {
+        let top = self.log.top().unwrap_or_default().min(self.op_target());
+        let recorded = self.pending.durable().commit;
+        let mut doubtful = Vec::new();
+        let mut wrong = self.log.checksum(from);
+        let mut op = from.next();
+        while op <= top {
+            let held = self.log.held(op);
+            wrong = held.and_then(|held| {
+                let is_wrong = wrong.is_some_and(|below| chains(held.header(), below))
+                    || self.is_contradicted(op, held.header());
+                let may_be_denied = op > recorded
+                    && held.trust == Trust::Suspect
+                    && held.storage != Storage::Memory;
+                if !is_wrong && may_be_denied {
+                    doubtful.push(op);
+                }
+                is_wrong.then(|| held.checksum())
+            });
+            op = op.next();
+        }
+        doubtful
+    }
+
+    /// Whether the view names another prepare for `op`, or the prepare above stands on another.
+    fn is_contradicted(&self, op: Op, header: &PrepareHeader) -> bool {
+        match (self.named(op), self.certain_above(op)) {
+            (Some(named), _) => !is_same(header, named),
+            (None, Some(child)) => !chains(child, header.frame.checksum()),
+            (None, None) => false,
+        }
     }
 
     fn damaged_between(&self, from: Op, to: Op) -> Vec<Op> {
