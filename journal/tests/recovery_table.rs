@@ -403,26 +403,29 @@ fn ops_below_the_floor_are_left_out_and_the_one_at_it_is_kept() {
 }
 
 #[test]
-fn records_of_others_refuse_to_open() {
+fn a_log_that_begins_with_records_of_others_refuses_to_open() {
     let config = metadata_config();
-    let mut foreign = config.clone();
-    foreign.scope.cluster.0 ^= 1;
-    let mut file = file_of(&config, &chain(config.scope.group, 1, 2));
-    let offset = file.len() as u64;
-    assert!(recover_bytes(&config, &file, 0).is_ok());
-    assert!(matches!(
-        recover_bytes(&foreign, &file, 0),
-        Err(OpenError::Foreign { offset: 0, .. })
-    ));
-    file.extend(file_of(&config, &chain(PARTITION, 3, 3)));
-    let refused = recover_bytes(&config, &file, 0);
-    assert_eq!(
-        refused.err(),
-        Some(OpenError::Foreign {
-            path: config.path,
-            offset
-        })
-    );
+    let own = file_of(&config, &chain(config.scope.group, 1, 2));
+    let mut elsewhere = config.clone();
+    elsewhere.scope.cluster.0 ^= 1;
+    assert!(recover_bytes(&config, &own, 0).is_ok());
+    // Nothing but theirs, and theirs with ours behind: which of the two strayed is not known.
+    let theirs = file_of(&config, &chain(PARTITION, 1, 3));
+    let both = [&theirs[..], &own[..]].concat();
+    for (config, file) in [(&elsewhere, &own), (&config, &theirs), (&config, &both)] {
+        let refused = Some(OpenError::Foreign {
+            path: config.path.clone(),
+            offset: 0,
+        });
+        assert_eq!(recover_bytes(config, file, 0).err(), refused);
+    }
+    // A header of ours in front says whose file it is, also without its body.
+    let mut file = own.clone();
+    let first = file_of(&config, &chain(config.scope.group, 1, 1)).len();
+    file[first - 1] ^= 1;
+    file.extend(&theirs);
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered)[..3], [-1, 2, -3]);
 }
 
 #[test]
