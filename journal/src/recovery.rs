@@ -13,7 +13,7 @@
 //! astray, and what should stand there is unknown. Where it comes first the file is not what its
 //! name says, and is refused.
 //! A stretch without a believable header may have held any op that is not there, or one above the
-//! highest (more, where a sector is unreadable); all of these then count as damaged. Where the log
+//! highest (more, where more records fit); all of these then count as damaged. Where the log
 //! has holes the highest op that is readable may be far below the highest that was written: the
 //! commit point of the superblock bridges that ([`Recovered::heed_commit`]).
 

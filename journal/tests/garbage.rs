@@ -87,6 +87,39 @@ fn what_the_commit_point_told_of_garbage_is_kept() {
     assert_eq!(summary(&recovered), [1, 2, -3, -9]);
 }
 
+/// Records whose headers went bad one after the other leave one stretch without a header.
+#[test]
+fn neighbours_that_went_bad_may_all_have_been_newer_than_what_is_left() {
+    for config in configs() {
+        let prepares = chain(config.scope.group, 1, 6);
+        // Op 2 was repaired last.
+        let order = [0, 2, 3, 4, 5, 1].map(|index: usize| prepares[index].clone());
+        let file = file_of(&config, &order);
+        let ends: Vec<usize> = (0..6)
+            .map(|count| file_of(&config, &order[..count]).len())
+            .collect();
+        for first in 1..=4 {
+            // The sizes in the headers tell how many they were, where they are left.
+            let mut bad = file.clone();
+            for record in first..=4 {
+                bad[ends[record] + 3] ^= 1;
+            }
+            let mut wanted: Vec<i64> = (1..=6).collect();
+            for op in &mut wanted[first + 1..] {
+                *op = -*op;
+            }
+            let recovered = recover_bytes(&config, &bad, 0).unwrap();
+            assert_eq!(summary(&recovered), wanted, "from record {first}");
+            // Where they are not, it may have been as many as fit.
+            bad[ends[first]..ends[5]].fill(0);
+            let recovered = recover_bytes(&config, &bad, 0).unwrap();
+            let entries = summary(&recovered);
+            assert_eq!(entries[..6], wanted, "from record {first}");
+            assert!(entries[6..].iter().all(|op| *op < 0));
+        }
+    }
+}
+
 /// One bad sector can take several headers, also the last ones.
 #[test]
 fn an_unreadable_sector_at_the_end_may_have_held_several_ops() {
