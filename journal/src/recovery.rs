@@ -9,8 +9,11 @@
 //! A tail counts as torn only with evidence: the file ends inside the record, or a sector of it
 //! was never written (`scan/evidence.rs`). An invalid last record without such evidence is
 //! damage like any other.
+//! A record of another log behind records of this one is damage, too: a write or a read went
+//! astray, and what should stand there is unknown. Where it comes first the file is not what its
+//! name says, and is refused.
 //! A stretch without a believable header may have held any op that is not there, or one above the
-//! highest (more, where a sector is unreadable); all of these then count as damaged. Where the log
+//! highest (more, where more records fit); all of these then count as damaged. Where the log
 //! has holes the highest op that is readable may be far below the highest that was written: the
 //! commit point of the superblock bridges that ([`Recovered::heed_commit`]).
 
@@ -43,7 +46,8 @@ pub enum OpenError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// An authentic record of another cluster or group stands in the file.
+    /// An authentic record of another cluster or group stands where the file begins, before any
+    /// of its own.
     #[error("{path}: the record at byte {offset} belongs to another cluster or group")]
     Foreign {
         /// The file.
@@ -287,7 +291,7 @@ fn cut_torn_tail(
     let mut kept = found.len();
     for (index, last) in found.iter().enumerate().rev() {
         let torn = match last.finding {
-            Finding::Intact(_) => false,
+            Finding::Intact(_) | Finding::Astray { .. } => false,
             Finding::CutOff => true,
             Finding::BodyDamaged { .. } | Finding::Garbage { .. } => {
                 scanner.was_interrupted(found, index)?
@@ -380,7 +384,7 @@ impl Classifier {
                     },
                 )
             }
-            finding @ (Finding::Garbage { .. } | Finding::CutOff) => {
+            finding @ (Finding::Garbage { .. } | Finding::Astray { .. } | Finding::CutOff) => {
                 self.damage.push(Damage {
                     offset: found.offset,
                     len: found.len,
@@ -389,7 +393,7 @@ impl Classifier {
                 // Fewer bytes than a header were no record.
                 if place.len >= HEADER_SIZE as u64 {
                     let records = match finding {
-                        Finding::Garbage { records } => records,
+                        Finding::Garbage { records } | Finding::Astray { records } => records,
                         _ => 1,
                     };
                     self.garbage.push(Garbage { place, records });

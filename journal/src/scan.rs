@@ -30,8 +30,14 @@ pub(crate) enum Finding {
     },
     /// No believable header up to the next finding or the end.
     Garbage {
-        /// How many records it may have been. A header that went bad is one; a sector that
-        /// cannot be read takes all that begin in it.
+        /// How many records it may have been.
+        records: u64,
+    },
+    /// An authentic record of another log, up to the next finding or the end: a write that went
+    /// astray, or a read that did. Somebody wrote it whole, so it is never what an interrupted
+    /// write left.
+    Astray {
+        /// How many records of this log may lie below it: a long one covers many short ones.
         records: u64,
     },
     /// A record that the end of the file cuts off: bytes that were never all written.
@@ -93,10 +99,12 @@ impl<'a> Scanner<'a> {
     pub(crate) fn walk(&mut self) -> Result<Vec<Found>, ScanError> {
         let mut found = Vec::new();
         let mut doubtful = false;
+        let mut has_own = false;
         let mut offset = 0;
         while offset < self.reader.file_len() {
-            let (len, finding) = self.examine(offset, doubtful)?;
-            let is_garbage = matches!(finding, Finding::Garbage { .. });
+            let (len, finding) = self.examine(offset, doubtful || has_own)?;
+            let is_garbage = matches!(finding, Finding::Garbage { .. } | Finding::Astray { .. });
+            has_own |= matches!(finding, Finding::Intact(_) | Finding::BodyDamaged { .. });
             found.push(Found {
                 offset,
                 len,
@@ -117,18 +125,30 @@ impl<'a> Scanner<'a> {
     }
 
     /// What stands at `offset`, and how long it is; at least one byte.
-    fn examine(&mut self, offset: u64, doubtful: bool) -> Result<(u64, Finding), ScanError> {
+    ///
+    /// A record of another log that comes first says that the file is not what its name says,
+    /// and nothing of it is touched. Behind a believable header of this log (`may_stray`) it is
+    /// damage of this log, and behind garbage it may be the content of a body, too.
+    fn examine(&mut self, offset: u64, may_stray: bool) -> Result<(u64, Finding), ScanError> {
         let rest = self.reader.file_len() - offset;
         let Some(header) = self.reader.header(offset)? else {
             return Ok((rest, Finding::CutOff));
         };
         match inspect_header(&header, self.scope) {
             HeaderFinding::Prepare => {}
-            // Behind garbage it may be the content of a body.
-            HeaderFinding::Foreign if !doubtful => return Err(ScanError::Foreign { offset }),
-            HeaderFinding::Foreign | HeaderFinding::Invalid => {
+            HeaderFinding::Foreign if !may_stray => return Err(ScanError::Foreign { offset }),
+            HeaderFinding::Foreign => {
                 let next = self.search(offset + 1)?;
-                let records = self.records_lost(offset, next);
+                let size = u64::from(PrepareHeader::over(&header).frame.size());
+                // Where its own log seals records, the seal came with it.
+                let covered = (size + SEAL_BYTES as u64).min(next - offset);
+                let begun = covered.div_ceil(self.form.record_len(HEADER_SIZE));
+                let records = begun.max(self.records_lost(offset, next)?);
+                return Ok((next - offset, Finding::Astray { records }));
+            }
+            HeaderFinding::Invalid => {
+                let next = self.search(offset + 1)?;
+                let records = self.records_lost(offset, next)?;
                 return Ok((next - offset, Finding::Garbage { records }));
             }
         }
@@ -140,10 +160,38 @@ impl<'a> Scanner<'a> {
         Ok((len, self.read_record(offset, size)?))
     }
 
-    fn records_lost(&self, start: u64, end: u64) -> u64 {
+    /// How many records may have stood in `[start, end)`, at least one.
+    ///
+    /// Where headers went bad but not the sizes in them, those lead from one to the next, and
+    /// exactly to the end. Where they do not, it may have been as many as fit; several that
+    /// stood next to each other leave one stretch.
+    fn records_lost(&mut self, start: u64, end: u64) -> Result<u64, DiskError> {
+        let shortest = self.form.record_len(HEADER_SIZE);
+        let (mut records, mut offset) = (0, start);
+        while let Some(len) = self.claimed_len(offset, end)? {
+            records += 1;
+            offset += len;
+        }
+        records += (end - offset) / shortest;
+        // A sector that cannot be read takes all records that begin in it.
         let headers_in_sector = SECTOR_BYTES.div_ceil(HEADER_SIZE as u64) + 1;
         let begun = self.reader.unreadable_sectors(start, end) * headers_in_sector;
-        begun.min((end - start) / HEADER_SIZE as u64).max(1)
+        let begun = begun.min((end - start) / HEADER_SIZE as u64);
+        Ok(records.max(begun).max(1))
+    }
+
+    /// The length that a header which is not believed claims for its record, if that ends by
+    /// `end`.
+    fn claimed_len(&mut self, offset: u64, end: u64) -> Result<Option<u64>, DiskError> {
+        if offset + HEADER_SIZE as u64 > end {
+            return Ok(None);
+        }
+        let Some(header) = self.reader.header(offset)? else {
+            return Ok(None);
+        };
+        let size = PrepareHeader::over(&header).frame.size() as usize;
+        let len = self.form.record_len(size);
+        Ok((size >= HEADER_SIZE && len <= end - offset).then_some(len))
     }
 
     /// Reads the record at `offset` whose believable header says that its frame has `size`

@@ -59,6 +59,17 @@ fn spoiled_file(config: &WalConfig, index: usize, header: Header, body: Body) ->
     file
 }
 
+/// The entries are these, and above them only unknown ones: where the size of a record is gone
+/// with its header, it may have been as many short ones as fit.
+fn assert_begins(entries: &[i64], wanted: &[i64], case: &str) {
+    assert!(entries.starts_with(wanted), "{case}: {entries:?}");
+    let newer = &entries[wanted.len()..];
+    assert!(
+        newer.len() <= 7 && newer.iter().all(|op| *op < 0),
+        "{case}: {entries:?}"
+    );
+}
+
 #[test]
 fn interior_damage_is_unknown_whatever_its_kind() {
     for config in configs() {
@@ -82,7 +93,13 @@ fn interior_damage_is_unknown_whatever_its_kind() {
                         wanted.push(-5);
                     }
                     let case = format!("{:?} {index} {header:?} {body:?}", config.form);
-                    assert_eq!(summary(&recovered), wanted, "{case}");
+                    match header {
+                        Header::Zeroed => assert_begins(&summary(&recovered), &wanted, &case),
+                        _ if body == Body::Short => {
+                            assert_begins(&summary(&recovered), &wanted, &case);
+                        }
+                        _ => assert_eq!(summary(&recovered), wanted, "{case}"),
+                    }
                     assert!(recovered.chain_breaks.is_empty(), "{case}");
                     let spoiled = (header, body) != (Header::Intact, Body::Intact);
                     assert_eq!(recovered.damage.is_empty(), !spoiled, "{case}");
@@ -113,7 +130,12 @@ fn a_last_record_is_cut_only_with_evidence_of_an_interrupted_write() {
                     (true, true) => &[1, 2, 3],
                     (true, false) => &[1, 2, 3, -4],
                 };
-                assert_eq!(summary(&recovered), wanted, "{case}");
+                match (header, body) {
+                    (Header::Flipped, Body::Short) | (Header::Zeroed, _) if !torn => {
+                        assert_begins(&summary(&recovered), wanted, &case);
+                    }
+                    _ => assert_eq!(summary(&recovered), wanted, "{case}"),
+                }
                 assert_eq!(recovered.torn.is_some(), spoiled && torn, "{case}");
             }
         }
@@ -148,7 +170,11 @@ fn the_only_record_of_a_log_is_treated_like_a_last_one() {
             // A view can change under an identity, so only the seal vouches for it.
             let harmless = (52..56).contains(&byte) && config.form == RecordForm::Bare;
             let wanted: &[i64] = if harmless { &[1] } else { &[-1] };
-            assert_eq!(summary(&recovered), wanted, "{:?} byte {byte}", config.form);
+            let case = format!("{:?} byte {byte}", config.form);
+            match byte {
+                48..52 => assert_begins(&summary(&recovered), wanted, &case),
+                _ => assert_eq!(summary(&recovered), wanted, "{case}"),
+            }
             assert!(
                 recovered.torn.is_none(),
                 "a flipped byte is not a torn write"
@@ -222,10 +248,9 @@ fn a_tail_of_something_else_altogether_is_cut_and_one_that_went_bad_is_not() {
             garble(&mut burst, at, at + 8);
             let (entries, torn) = last(&burst);
             assert!(!torn, "burst at {at}");
-            assert!(
-                entries == [-4] || entries == [4],
-                "burst at {at}: {entries:?}"
-            );
+            if entries != [4] {
+                assert_begins(&entries, &[-4], &format!("burst at {at}"));
+            }
         }
     }
 }
@@ -267,8 +292,9 @@ fn an_unreadable_sector_is_damage_and_an_unreadable_file_an_error() {
             let ops: Vec<i64> = summary(&recovered).iter().map(|op| op.abs()).collect();
             assert!(ops.starts_with(&[1, 2, 3, 4]), "sector {sector}: {ops:?}");
             let damaged = summary(&recovered).iter().filter(|op| **op < 0).count();
+            // Two records of 1,756 bytes, and what may have been newer.
             assert!(
-                (1..=5).contains(&damaged),
+                (1..=15).contains(&damaged),
                 "sector {sector}: {damaged} damaged"
             );
             assert!(recovered.torn.is_none(), "sector {sector}");
@@ -403,26 +429,29 @@ fn ops_below_the_floor_are_left_out_and_the_one_at_it_is_kept() {
 }
 
 #[test]
-fn records_of_others_refuse_to_open() {
+fn a_log_that_begins_with_records_of_others_refuses_to_open() {
     let config = metadata_config();
-    let mut foreign = config.clone();
-    foreign.scope.cluster.0 ^= 1;
-    let mut file = file_of(&config, &chain(config.scope.group, 1, 2));
-    let offset = file.len() as u64;
-    assert!(recover_bytes(&config, &file, 0).is_ok());
-    assert!(matches!(
-        recover_bytes(&foreign, &file, 0),
-        Err(OpenError::Foreign { offset: 0, .. })
-    ));
-    file.extend(file_of(&config, &chain(PARTITION, 3, 3)));
-    let refused = recover_bytes(&config, &file, 0);
-    assert_eq!(
-        refused.err(),
-        Some(OpenError::Foreign {
-            path: config.path,
-            offset
-        })
-    );
+    let own = file_of(&config, &chain(config.scope.group, 1, 2));
+    let mut elsewhere = config.clone();
+    elsewhere.scope.cluster.0 ^= 1;
+    assert!(recover_bytes(&config, &own, 0).is_ok());
+    // Nothing but theirs, and theirs with ours behind: which of the two strayed is not known.
+    let theirs = file_of(&config, &chain(PARTITION, 1, 3));
+    let both = [&theirs[..], &own[..]].concat();
+    for (config, file) in [(&elsewhere, &own), (&config, &theirs), (&config, &both)] {
+        let refused = Some(OpenError::Foreign {
+            path: config.path.clone(),
+            offset: 0,
+        });
+        assert_eq!(recover_bytes(config, file, 0).err(), refused);
+    }
+    // A header of ours in front says whose file it is, also without its body.
+    let mut file = own.clone();
+    let first = file_of(&config, &chain(config.scope.group, 1, 1)).len();
+    file[first - 1] ^= 1;
+    file.extend(&theirs);
+    let recovered = recover_bytes(&config, &file, 0).unwrap();
+    assert_eq!(summary(&recovered)[..3], [-1, 2, -3]);
 }
 
 #[test]
@@ -452,7 +481,9 @@ fn a_tail_too_long_for_one_write_is_damage() {
     file.resize(end + biplane_journal::TORN_TAIL_BYTES_MAX as usize + 1, 0);
     let recovered = recover_bytes(&config, &file, 0).unwrap();
     assert!(recovered.torn.is_none());
-    assert_eq!(summary(&recovered), [1, 2, -3]);
+    // As many as can be in flight above op 1, which is known to be committed.
+    let newer: Vec<i64> = (3..=128).map(|op: i64| -op).collect();
+    assert_eq!(summary(&recovered), [&[1, 2], &newer[..]].concat());
     file.pop();
     let recovered = recover_bytes(&config, &file, 0).unwrap();
     assert_eq!(recovered.torn.unwrap().offset as usize, end);

@@ -186,10 +186,10 @@ pub const MUTATIONS: &[Expectation] = &[
     known(
         Mutation::Core(Core::ViewAdoptedAgain),
         "view-adopted-again",
-        &["O1", "O4"],
-        Profile::Net,
-        &["bare=true", "datagram=true", "replicas=3"],
-        260,
+        &["O1", "O4", "O11"],
+        Profile::Lite,
+        &["datagram=true", "replay=300000"],
+        250,
     ),
     known(
         Mutation::Core(Core::SuffixForgotten),

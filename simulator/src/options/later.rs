@@ -48,6 +48,15 @@ pub(super) fn draw(options: &mut Options, streams: &Streams) {
     faults.slow_node = mean(slow, 500, 6_000);
     faults.full = mean(disk, 1_000, 8_000);
     faults.misdirect = mean(disk, 200, 4_000);
+    if profile == P::Decay {
+        let mut prng = streams.stream("options/later/decay");
+        // A record is exposed for as long as its group is busy: with less, one run in four never
+        // has one at a moment at which its node may go down.
+        options.faults.decay = Some(prng.between(200, 500) * MILLISECOND);
+        options.clients = prng.between(10, 16) as u32;
+        options.think_mean = prng.between(1, 5) * MILLISECOND;
+        options.requests = options.requests.max(prng.between(300, 600));
+    }
     if profile != P::Calm {
         options.knobs = Knobs::drawn(&mut streams.stream("options/knobs"));
     }
@@ -82,6 +91,16 @@ mod tests {
                 let is_phantom = profile == Profile::Phantom;
                 assert_eq!(options.faults == named(&options), !is_phantom);
             }
+        }
+    }
+
+    #[test]
+    fn later_runs_of_decay_are_busier() {
+        for seed in 1..200 {
+            let drawn = [seed, FIRST + seed].map(|seed| Options::drawn(seed, Profile::Decay));
+            let [named, later] = drawn;
+            assert!(named.clients <= 10 && later.clients >= 10);
+            assert!(named.faults.decay >= later.faults.decay);
         }
     }
 

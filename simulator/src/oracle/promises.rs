@@ -35,6 +35,8 @@ pub struct Promises {
     /// Who acknowledged what is gone since, by group, op and identity: from memory, which a crash
     /// takes, or on a disk where it went bad.
     from_memory: BTreeMap<(GroupKey, Op, Checksum), BTreeSet<u8>>,
+    /// What went bad on a disk, by node, group, op and identity.
+    went_bad: BTreeSet<(u8, GroupKey, Op, Checksum)>,
     /// The identity a primary prepared, by group, view and op.
     prepared: BTreeMap<(GroupKey, View, Op), (u8, Checksum)>,
     /// The highest view a node spoke for, by node and group.
@@ -487,6 +489,7 @@ impl Promises {
         self.prepared.retain(|_, (owner, _)| *owner != node);
         self.views.retain(|(owner, _), _| *owner != node);
         self.said.retain(|(owner, _), _| *owner != node);
+        self.went_bad.retain(|(owner, ..)| *owner != node);
     }
 }
 

@@ -94,7 +94,11 @@ impl World {
         let fits = |other: &&OpenRecord| {
             let is_other = (&other.path, other.op) != (&meant.path, meant.op);
             let is_near = across || other.path == meant.path;
-            is_other && is_near && (is_read || other.bytes.len() >= meant.bytes.len())
+            // A log that begins with a record of another one is refused, and not only unreadable.
+            let struck = if is_read { &meant } else { other };
+            let is_first = across && struck.bytes.start == 0;
+            let fits = is_read || other.bytes.len() >= meant.bytes.len();
+            is_other && is_near && !is_first && fits
         };
         let others: Vec<&OpenRecord> = records.iter().filter(fits).collect();
         let Some(other) = self.fault_prng.pick(&others).copied().cloned() else {

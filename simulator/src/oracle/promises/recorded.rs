@@ -88,9 +88,13 @@ impl Promises {
         let place = (key(&facts, group), durable.log_view);
         let open = self.announced.get(&place).cloned().unwrap_or_default();
         for (op, identity, operation) in open {
-            // What went bad later is known to be missing, and never denied.
+            // What went bad later is known to be missing, and never denied: the disk says so until
+            // what was fetched in its place is written.
+            let bad = (node, place.0, op, identity);
+            let is_bad = replica.log().is_damaged(op)
+                || self.went_bad.contains(&bad) && !replica.log().is_durable(op);
             let is_owed = op > replica.commit_max()
-                && !replica.log().is_damaged(op)
+                && !is_bad
                 && machine.durability(group, operation) == Durability::Disk;
             if !is_owed {
                 continue;
@@ -190,5 +194,7 @@ impl Promises {
     pub fn damaged(&mut self, node: u8, record: &OpenRecord) {
         let place = (record.key, record.op, record.identity);
         self.from_memory.entry(place).or_default().insert(node);
+        let bad = (node, record.key, record.op, record.identity);
+        self.went_bad.insert(bad);
     }
 }
