@@ -38,8 +38,10 @@ pub(crate) const FAILURES_MAX_DEFAULT: u32 = 5;
 /// Partition transfers that run at once on the receiving side of a plane.
 pub const PULLS_MAX_DEFAULT: u32 = 4;
 
-/// Largest exponent of the pause after failures.
-pub(crate) const BACKOFF_EXPONENT_MAX: u32 = 10;
+/// Largest exponent of the pause after failures: about a minute with the default interval. Whoever
+/// is asked is not burdened by that, and a replica that had a bad quarter of an hour shall not wait
+/// for another one.
+pub(crate) const BACKOFF_EXPONENT_MAX: u32 = 6;
 
 /// Bytes hashed on behalf of one request before it is told to come back. A request that is told
 /// so pauses for a retry interval; what bounds the wait is the time an offer may take to build.

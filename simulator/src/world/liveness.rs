@@ -184,14 +184,19 @@ impl World {
     }
 
     /// Whether the core need not have finished without the rest, proved by looking at it: a
-    /// memory-only group lost more memory than its promise covers, and nobody in the core has
-    /// what committed ops are, or what they stand on. Someone outside may.
+    /// memory-only group lost more memory than its promise covers, or nodes were wiped one after
+    /// the other, and nobody in the core has what committed ops are, or what they stand on. Someone
+    /// outside may.
     fn needs_others(&self, text: &str) -> bool {
-        if !self.options.correlated || !self.core.contains(&false) {
+        let wiped = self.options.faults.wipe.is_some();
+        if !(self.options.correlated || wiped) || !self.core.contains(&false) {
             return false;
         }
-        let exposed = self.oracles.exposed.iter().map(|key| key.group);
-        let mut meant = exposed.filter(|group| text.contains(&format!("{} ", show_group(*group))));
+        let exposed = self.oracles.exposed.iter();
+        let known = self.oracles.committed.groups().map(|(key, _)| key);
+        let known = known.filter(|_| wiped);
+        let groups = exposed.chain(known).map(|key| key.group);
+        let mut meant = groups.filter(|group| text.contains(&format!("{} ", show_group(*group))));
         meant.any(|group| {
             let within: Vec<&Replica> = self.replicas_in_core(group).collect();
             self.lacks_messages(group) || lacks_ops(&within)
