@@ -23,6 +23,40 @@ fn world() -> World {
     World::new(3, Limits::tiny(), spec(options), 1)
 }
 
+/// What a peer that is away will be offered is hashed meanwhile, once; then it is read once more,
+/// to be sent.
+#[test]
+fn segments_are_hashed_while_a_peer_is_away() {
+    for ahead in [false, true] {
+        let limits = Limits {
+            transfer_hash_ahead: ahead,
+            ..Limits::tiny()
+        };
+        let mut world = World::new(3, limits, world().spec, 1);
+        for n in 0..50 {
+            world.send(&[text(n)]);
+        }
+        world.converge(50);
+        let primary = world.primary().unwrap();
+        let plane = world.nodes[primary].plane.as_ref().unwrap();
+        let stored = plane.stats(group()).unwrap().size_bytes;
+        let read = |world: &World| world.read.get(&primary).copied().unwrap_or(0);
+        world.tick(50);
+        assert_eq!(read(&world), 0, "all peers are there");
+        let backup = (primary + 2) % 3;
+        world.crash(backup, false);
+        world.nodes[backup].disk = MemoryDisk::new();
+        world.tick(50);
+        assert_eq!(read(&world), if ahead { stored } else { 0 });
+        world.tick(4_000);
+        assert_eq!(read(&world), if ahead { stored } else { 0 }, "it is known");
+        world.boot(backup);
+        world.converge(3_000);
+        assert_eq!(read(&world) / stored, 2, "for digests, and to be sent");
+        assert_eq!(world.all_messages(backup).len(), 50);
+    }
+}
+
 /// A write fails while a segment is staged. What was complete by then is not trusted any more,
 /// and has to be pulled again.
 #[test]

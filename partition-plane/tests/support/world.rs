@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use biplane_journal::{Disk, MemoryDisk};
+use biplane_journal::{Disk, DiskOp, MemoryDisk};
 use biplane_partition_plane::{
     GroupSpec, GroupStatus, Input, Limits, Output, PartitionPlane, PollQuery, PollReply, Strategy,
 };
@@ -36,6 +36,8 @@ pub struct World {
     pub cut: Vec<(usize, usize)>,
     /// Frames that never arrive.
     pub lost: Vec<Command>,
+    /// Bytes of segments that were read, by node.
+    pub read: BTreeMap<usize, u64>,
     net: VecDeque<(usize, usize, Message)>,
     ticks: u64,
     token: u64,
@@ -62,6 +64,7 @@ impl World {
             stalled: Vec::new(),
             cut: Vec::new(),
             lost: Vec::new(),
+            read: BTreeMap::new(),
             net: VecDeque::new(),
             ticks: 0,
             token: 0,
@@ -150,7 +153,14 @@ impl World {
     fn take(&mut self, at: usize, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Disk(request) => self.nodes[at].disk.submit(request),
+                Output::Disk(request) => {
+                    if let DiskOp::Read { path, len, .. } = &request.op
+                        && path.as_str().ends_with(".log")
+                    {
+                        *self.read.entry(at).or_default() += u64::from(*len);
+                    }
+                    self.nodes[at].disk.submit(request);
+                }
                 Output::Send { to, message } => {
                     self.net.push_back((at, usize::from(to.0), message))
                 }
