@@ -72,6 +72,7 @@ impl Provider {
         out: &mut Vec<ProvideOutput>,
     ) {
         let most = self.config.limits.chunk_bytes;
+        let per_block = self.config.limits.chunks_per_block();
         let may_serve = self.allowance != Some(0);
         let Some(offer) = self.offer_of(ticket) else {
             return;
@@ -80,10 +81,6 @@ impl Provider {
         if !may_serve {
             return;
         }
-        let per_block = self.config.limits.chunks_per_block();
-        let Some(offer) = self.offer_of(ticket) else {
-            return;
-        };
         let chain = offer.chain(place, want, most, 2 * per_block);
         offer.pieces.retain(|piece| chain.contains(&piece.place));
         let at = offer.pieces.iter().position(|piece| piece.place == place);
@@ -185,16 +182,12 @@ impl Provider {
         let places = offer.chain(first, want, limits.chunk_bytes, limits.chunks_per_block());
         let mut rest = result;
         for place in places.into_iter().take_while(is_inside) {
-            let result = rest.map(|bytes| bytes.split_at_checked(place.len as usize));
-            rest = match &result {
-                Ok(split) => split.map(|(_, rest)| rest).ok_or(ReadError::Changed),
-                Err(error) => Err(*error),
-            };
-            let piece = match result {
-                Ok(split) => split.map(|(piece, _)| piece).ok_or(ReadError::Changed),
-                Err(error) => Err(error),
-            };
-            self.on_piece(ticket, place, piece, out);
+            let split = rest.and_then(|bytes| {
+                let split = bytes.split_at_checked(place.len as usize);
+                split.ok_or(ReadError::Changed)
+            });
+            rest = split.map(|(_, rest)| rest);
+            self.on_piece(ticket, place, split.map(|(piece, _)| piece), out);
         }
     }
 
