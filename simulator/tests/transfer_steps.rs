@@ -193,7 +193,7 @@ impl Scene {
                     if all || (index, heard) == (number % MODES.len(), number % 2 == 1) {
                         self.crash(step, mode, heard);
                         runs += 1;
-                        if runs % PROGRESS == 0 {
+                        if runs.is_multiple_of(PROGRESS) {
                             println!("{self:?}: {runs} crashes, at step {step}");
                         }
                     }
