@@ -41,7 +41,7 @@ pub struct Limits {
     pub transfer_busy_tick_bytes: u64,
     /// Bytes of one state transfer chunk.
     pub transfer_chunk_bytes: u32,
-    /// Bytes of segments read at once for such chunks.
+    /// Bytes of segments read, and written, at once for such chunks.
     pub transfer_block_bytes: u32,
     /// Reads under way at once for the digests of one group.
     pub transfer_hash_reads: u32,

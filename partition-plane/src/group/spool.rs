@@ -2,7 +2,8 @@
 //! written (chapter 04 section 3.11).
 //!
 //! The request for the next chunk leaves before the last one is looked at: the peer reads and
-//! sends while this node writes and verifies. What is written is made durable piece by piece,
+//! sends while this node writes and verifies. Chunks are gathered and written several at once,
+//! because disks take large pieces more quickly. What is written is made durable piece by piece,
 //! so that the sync at the end, which everything waits for, finds little left to do.
 
 use std::collections::BTreeMap;
@@ -43,7 +44,8 @@ struct Work {
     /// Tells it from an earlier attempt at the same segment, whose writes may be under way.
     number: u64,
     walk: SegmentWalk,
-    /// Chunks that are being written.
+    gathered: Gathered,
+    /// Writes under way.
     unwalked: u32,
     /// No more chunks follow.
     is_whole: bool,
@@ -52,14 +54,22 @@ struct Work {
     syncing: bool,
 }
 
+/// Chunks that follow each other and wait to be written.
+#[derive(Debug, Default)]
+struct Gathered {
+    offset: u64,
+    bytes: u64,
+    chunks: Vec<Typed<StateChunkHeader>>,
+}
+
 /// What a request of the spool was for.
 #[derive(Debug)]
 enum Purpose {
-    /// A chunk, to be walked over.
-    Chunk {
+    /// Chunks, to be walked over.
+    Chunks {
         base: u64,
         number: u64,
-        chunk: Typed<StateChunkHeader>,
+        chunks: Vec<Typed<StateChunkHeader>>,
     },
     /// Durability ahead of the end.
     SyncAhead { base: u64, number: u64 },
@@ -156,13 +166,13 @@ impl Group {
         let queue = match purpose {
             // Chunks that follow shall not wait for it.
             Purpose::SyncAhead { .. } => self.queues.files(),
-            Purpose::Chunk { .. } | Purpose::Files => self.queues.spool(),
+            Purpose::Chunks { .. } | Purpose::Files => self.queues.spool(),
         };
         let token = context.submit(queue, op);
         self.transfer.spool.requests.insert(token, purpose);
     }
 
-    /// Writes the next bytes of a segment; `false` when they continue nothing.
+    /// Takes the next bytes of a segment; `false` when they continue nothing.
     pub(super) fn spool_segment(
         &mut self,
         entry: &ManifestEntry,
@@ -171,31 +181,54 @@ impl Group {
         context: &mut Context<'_>,
     ) -> bool {
         let base = entry.frontier;
-        let path = self.staged_log(base);
         if offset == 0 {
             self.begin_segment(entry, context);
-            let path = path.clone();
+            let path = self.staged_log(base);
             self.spool(DiskOp::Remove { path }, Purpose::Files, context);
         }
         let staged = self.transfer.spool.segments.get_mut(&base);
         let Some(work) = staged.and_then(|staged| staged.work.as_mut()) else {
             return false;
         };
+        let gathered = &mut work.gathered;
+        if gathered.chunks.is_empty() {
+            gathered.offset = offset;
+        }
+        gathered.bytes += chunk.body().len() as u64;
+        gathered.chunks.push(chunk);
+        if gathered.bytes >= u64::from(context.node.limits.transfer_block_bytes) {
+            self.write_gathered(base, context);
+        }
+        true
+    }
+
+    /// Writes the chunks of a segment that wait for that.
+    fn write_gathered(&mut self, base: u64, context: &mut Context<'_>) {
+        let staged = self.transfer.spool.segments.get_mut(&base);
+        let Some(work) = staged.and_then(|staged| staged.work.as_mut()) else {
+            return;
+        };
+        let Gathered { offset, chunks, .. } = std::mem::take(&mut work.gathered);
+        if chunks.is_empty() {
+            return;
+        }
         work.unwalked += 1;
         let number = work.number;
+        let bodies = chunks.iter();
         let op = DiskOp::Write {
-            path,
+            path: self.staged_log(base),
             offset,
-            data: vec![Chunk::Body(chunk.message().clone())],
+            data: bodies
+                .map(|chunk| Chunk::Body(chunk.message().clone()))
+                .collect(),
             sync: false,
         };
-        let purpose = Purpose::Chunk {
+        let purpose = Purpose::Chunks {
             base,
             number,
-            chunk,
+            chunks,
         };
         self.spool(op, purpose, context);
-        true
     }
 
     fn begin_segment(&mut self, entry: &ManifestEntry, context: &Context<'_>) {
@@ -205,6 +238,7 @@ impl Group {
         let work = Work {
             number: spool.numbers,
             walk: SegmentWalk::new(entry.frontier, batch_bytes_max),
+            gathered: Gathered::default(),
             unwalked: 0,
             is_whole: false,
             unsynced: 0,
@@ -228,6 +262,7 @@ impl Group {
         entry: &ManifestEntry,
         context: &mut Context<'_>,
     ) -> bool {
+        self.write_gathered(entry.frontier, context);
         let staged = self.transfer.spool.segments.get_mut(&entry.frontier);
         let Some(work) = staged.and_then(|staged| staged.work.as_mut()) else {
             return false;
@@ -310,13 +345,13 @@ impl Group {
                 if self.transfer.spool.work(base, number).is_none() => {}
             (_, Err(error)) => self.staging_failed(&error, context),
             (
-                Purpose::Chunk {
+                Purpose::Chunks {
                     base,
                     number,
-                    chunk,
+                    chunks,
                 },
                 Ok(_),
-            ) => self.walk_chunk((base, number), &chunk, context),
+            ) => self.walk_chunks((base, number), &chunks, context),
             (Purpose::SyncAhead { base, number }, Ok(_)) => {
                 if let Some((work, ..)) = self.transfer.spool.work(base, number) {
                     work.syncing = false;
@@ -341,23 +376,27 @@ impl Group {
         self.act_on_pull(out, context);
     }
 
-    /// Walks over a chunk that was written.
-    fn walk_chunk(
+    /// Walks over chunks that were written.
+    fn walk_chunks(
         &mut self,
         (base, number): (u64, u64),
-        chunk: &Typed<StateChunkHeader>,
+        chunks: &[Typed<StateChunkHeader>],
         context: &mut Context<'_>,
     ) {
         let Some((work, segment, marks)) = self.transfer.spool.work(base, number) else {
             return;
         };
         work.unwalked -= 1;
-        work.unsynced += chunk.body().len() as u64;
-        let walk = &mut work.walk;
-        let walked = walk.feed(chunk.body(), |batch| {
-            segment.append(&meta_of(&batch));
-            push_mark(marks, (batch.base_offset, batch.checksum));
-        });
+        let mut walked = Ok(());
+        for chunk in chunks {
+            work.unsynced += chunk.body().len() as u64;
+            walked = walked.and_then(|()| {
+                work.walk.feed(chunk.body(), |batch| {
+                    segment.append(&meta_of(&batch));
+                    push_mark(marks, (batch.base_offset, batch.checksum));
+                })
+            });
+        }
         if walked.is_err() {
             return self.disprove_segment(base, context);
         }
