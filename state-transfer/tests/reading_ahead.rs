@@ -188,7 +188,7 @@ fn hash_ahead(source: &mut Source) {
 fn digests_are_there_before_anybody_asks() {
     let mut source = source(&[300, 100]);
     hash_ahead(&mut source);
-    assert_eq!(source.reads.len(), 1, "one read at a time");
+    assert_eq!(source.reads.len(), 3);
     assert!(source.provider.groups_served().is_empty(), "no place taken");
     source.read_all();
     assert!(!source.provider.is_hashing_ahead());
@@ -206,15 +206,15 @@ fn hashing_ahead_waits_while_the_node_is_busy_and_stops_when_told() {
     source.load = Some(1 << 20);
     source.tick();
     source.read_all();
-    assert_eq!(source.bytes_read, 64, "the read that was under way");
+    assert_eq!(source.bytes_read, 192, "the reads that were under way");
     source.load = None;
     source.tick();
-    assert_eq!(source.reads.len(), 1, "there is time again");
+    assert_eq!(source.reads.len(), 3, "there is time again");
     source.provider.stop_hashing_ahead();
     source.read_all();
     source.tick();
     assert!(source.reads.is_empty() && !source.provider.is_hashing_ahead());
-    assert_eq!(source.bytes_read, 128);
+    assert_eq!(source.bytes_read, 364);
     // Whoever asks has what was done.
     source.serve(PULLER, &ask(partition_group(), 1));
     assert_eq!(source.bytes_read, 400);

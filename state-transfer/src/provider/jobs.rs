@@ -110,11 +110,11 @@ impl Provider {
             let Some(job) = self.jobs.get_mut(&group) else {
                 return;
             };
-            let (most, waits) = match job.ahead {
-                true => (1, others_wait),
-                false => (limits.hash_reads.max(1), self.allowance == Some(0)),
+            let waits = match job.ahead {
+                true => others_wait,
+                false => self.allowance == Some(0),
             };
-            if waits || job.reads >= most {
+            if waits || job.reads >= limits.hash_reads.max(1) {
                 return;
             }
             let mut next = None;
