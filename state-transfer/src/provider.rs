@@ -349,8 +349,8 @@ impl Provider {
         self.jobs.remove(&group);
     }
 
-    /// Groups that are being served: storage is read for their offers, or for who pulls them, now or
-    /// when who asked comes back.
+    /// Groups that are being served: storage is read for their offers, or for who pulls them, now
+    /// or when who asked comes back.
     #[must_use]
     pub fn groups_served(&self) -> BTreeSet<GroupId> {
         let offers = self.offers.iter().filter(|(_, offer)| offer.is_served());

@@ -1,8 +1,8 @@
 //! What the page cache has of a file, without a read.
 //!
-//! A read that only takes what is there (`RWF_NOWAIT`) makes the operating system read ahead what is
-//! not, page by page and into fresh memory: a third of the speed at which the disk gives the same
-//! bytes to whoever asks for blocks. `cachestat` (Linux 6.5) only counts.
+//! A read that only takes what is there (`RWF_NOWAIT`) makes the operating system read ahead what
+//! is not, page by page and into fresh memory: a third of the speed at which the disk gives the
+//! same bytes to whoever asks for blocks. `cachestat` (Linux 6.5) only counts.
 
 use std::fs::File;
 

@@ -65,7 +65,8 @@ fn disk(folder: &Path, megabytes: u64) -> f64 {
     megabytes as f64 / seconds
 }
 
-/// Opens a file for whole blocks that go around the page cache; `None` where the file system refuses.
+/// Opens a file for whole blocks that go around the page cache; `None` where the file system
+/// refuses.
 fn around(path: &Path) -> Option<File> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);

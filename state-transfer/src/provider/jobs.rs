@@ -31,9 +31,9 @@ pub(super) struct Job {
 }
 
 impl Provider {
-    /// Computes the digests of stored artifacts of a group, given as kind, frontier and length, before
-    /// anybody asks for them: a peer is away and will. Does nothing for a group whose digests are
-    /// being computed.
+    /// Computes the digests of stored artifacts of a group, given as kind, frontier and length,
+    /// before anybody asks for them: a peer is away and will. Does nothing for a group whose
+    /// digests are being computed.
     pub fn hash_ahead(
         &mut self,
         group: GroupId,
@@ -150,8 +150,8 @@ impl Provider {
         }
     }
 
-    /// A read of a job came back; `hashed` is what it brought. What waits for digests looks whether they
-    /// are there.
+    /// A read of a job came back; `hashed` is what it brought. What waits for digests looks
+    /// whether they are there.
     pub(super) fn on_hashed(
         &mut self,
         group: GroupId,
