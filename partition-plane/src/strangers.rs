@@ -100,6 +100,8 @@ fn claimed_view(frame: &ReplicaFrame) -> Option<View> {
             | ReplicaFrame::DoViewChange(_)
             | ReplicaFrame::StartView(_)
             | ReplicaFrame::RepairPrepare(_)
+            // Who restarted goes to the view above all those in which it is asked.
+            | ReplicaFrame::RequestStartView(_)
     );
     is_claim.then(|| frame.message().generic().frame.view())
 }
@@ -130,10 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_from_near_and_questions_pass_at_once() {
+    fn frames_from_near_pass_at_once_and_questions_from_far_wait() {
         let mut strangers = Strangers::default();
         assert!(strangers.admits(GROUP, (View(0), View(5)), &start_view(5 + FAR - 1)));
         assert!(strangers.admits(GROUP, (View(0), View(5)), &start_view(0)));
+        assert!(strangers.admits(GROUP, (View(0), View(5)), &probe(5 + FAR - 1)));
+        assert!(!strangers.admits(GROUP, (View(0), View(5)), &probe(5 + 10 * FAR)));
+        for _ in 0..CONFIRMATIONS {
+            strangers.confirm();
+        }
         assert!(strangers.admits(GROUP, (View(0), View(5)), &probe(5 + 10 * FAR)));
     }
 
