@@ -8,8 +8,10 @@ use biplane_journal::{
     Chunk, DiskCompletion, DiskError, DiskOp, DiskPath, DiskReply, LoadedSuperblock,
     SuperblockCopy, SuperblockFile, SuperblockRecord, encode_superblock,
 };
-use biplane_wire::{Op, View};
+use biplane_vsr as vsr;
+use biplane_wire::{Op, Operation, PrepareHeader, View};
 
+use crate::batch::BatchHeader;
 use crate::context::{Context, Node, Queues};
 use crate::group::home::first_superblock;
 use crate::io::{GroupSpec, PollQuery};
@@ -100,10 +102,7 @@ impl Opening {
             steps.extend(generation_step(&paths, generation, revision));
         }
         if recovered.segments.is_empty() {
-            let start = recovered
-                .superblock
-                .record
-                .map_or(0, |record| record.offset_frontier);
+            let start = first_offset(&recovered);
             steps.extend(segment_steps(&paths, start));
             recovered.segments.push(Segment::empty(start));
         }
@@ -212,6 +211,28 @@ impl Opening {
         context.pass_disk();
         false
     }
+}
+
+/// Where messages begin in a folder without segments. An install that was cut short took them away
+/// and left the frontier behind, up to which they are; what the prepare log still has is applied
+/// again, and would be taken for applied if the segments began behind it.
+fn first_offset(recovered: &Recovered) -> u64 {
+    let record = recovered.superblock.record;
+    let frontier = record.map_or(0, |record| record.offset_frontier);
+    let applied = record.map_or(Op::ZERO, |record| record.checkpoint_op);
+    let purged = recovered.purged.map_or(Op::ZERO, |floor| floor.op);
+    let entries = recovered.log.entries();
+    let first = entries.iter().find_map(|entry| {
+        let vsr::LogEntry::Intact(prepare) = entry else {
+            return None;
+        };
+        let header: &PrepareHeader = prepare.header();
+        let is_open = header.op() > applied.max(purged);
+        let is_batch = is_open && header.operation() == Operation::SendMessages;
+        let batch = is_batch.then(|| BatchHeader::read(prepare.body()))?;
+        batch.map(|batch| batch.base_offset)
+    });
+    first.map_or(frontier, |first| first.min(frontier))
 }
 
 /// The first record of a group without data, with the views that were promised, if any.

@@ -115,6 +115,33 @@ fn an_append_that_is_repeated_after_a_restart_has_its_place() {
     passes(70_055, Profile::Upkeep, false);
 }
 
+/// What may be right stays on the disk when something below it is known to be wrong.
+#[test]
+fn acknowledged_ops_behind_a_hole_survive_a_cut() {
+    for seed in [12_035_747, 12_023_326] {
+        passes(seed, Profile::Lite, false);
+    }
+    passes(13_000_777, Profile::Decay, false);
+}
+
+/// A restart that asks in a view far above is of another incarnation, perhaps.
+#[test]
+fn question_of_a_later_incarnation_moves_no_group() {
+    passes(19_000_134, Profile::Churn, false);
+}
+
+/// Segments that an install has taken away are filled from the log, where that has their messages.
+#[test]
+fn install_that_was_cut_short_begins_where_the_log_does() {
+    passes(21_000_012, Profile::Correlated, false);
+}
+
+/// The length of a record that went astray says nothing of those below it.
+#[test]
+fn records_below_a_stray_one_are_not_denied() {
+    passes(19_000_130, Profile::Disk, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {
