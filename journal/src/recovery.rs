@@ -172,17 +172,6 @@ pub(crate) struct Garbage {
     pub(crate) records: u64,
 }
 
-impl Garbage {
-    /// A header is believed, its body is not what it says, and the whole record stands elsewhere
-    /// in the file: it may have gone astray, in writing or in reading. Then its length is not that
-    /// of what should stand there, and the records that begin within it are those of other ops.
-    /// A record without a body covers nothing but itself.
-    fn below_a_stray_header(place: Place) -> Option<Self> {
-        let records = place.len.div_ceil(HEADER_SIZE as u64);
-        (place.len >= 2 * HEADER_SIZE as u64).then_some(Self { place, records })
-    }
-}
-
 /// A record in the file that no longer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
@@ -418,16 +407,6 @@ impl Classifier {
     /// The later record of an op counts. A damaged one does not displace an intact record of
     /// the very same prepare.
     fn supersede(&mut self, op: u64, latest: Latest) {
-        let twin = self.latest.get(&op);
-        if let Some(twin) = twin.filter(|twin| twin.checksum == latest.checksum) {
-            let damaged = match (&twin.message, &latest.message) {
-                (Some(_), None) => Some(latest.place),
-                (None, Some(_)) => Some(twin.place),
-                _ => None,
-            };
-            self.garbage
-                .extend(damaged.and_then(Garbage::below_a_stray_header));
-        }
         let displaced = match self.latest.get(&op) {
             Some(held)
                 if held.message.is_some()

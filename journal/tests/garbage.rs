@@ -241,32 +241,3 @@ fn a_record_of_another_log_is_replaced_by_what_it_may_have_covered() {
         assert!(recovered.damage.iter().all(|each| each.op.is_some()));
     }
 }
-
-/// A record of the same log stands, or is read, where a shorter one should, and its length covers
-/// those behind as well. None of them may be denied. Where its length reaches beyond the end of
-/// the file it reads as an interrupted write.
-#[test]
-fn a_record_of_the_same_log_that_went_astray_may_cover_several() {
-    for config in configs() {
-        let mut ours = chain(config.scope.group, 1, 1);
-        for op in 2..=8 {
-            let parent = checksum(&ours[op as usize - 2]);
-            let len = if op == 3 { 500 } else { 3 };
-            let body = vec![op as u8; len];
-            ours.push(prepare_with_body(config.scope.group, op, parent, &body));
-        }
-        let long = record_of(&config, &ours[2]);
-        for victim in 4..=5 {
-            let (start, end) = (
-                file_of(&config, &ours[..victim]).len(),
-                file_of(&config, &ours[..=victim]).len(),
-            );
-            let mut file = file_of(&config, &ours);
-            file[start..end].copy_from_slice(&long[..end - start]);
-            let recovered = recover_bytes(&config, &file, 0).unwrap();
-            let known: Vec<i64> = summary(&recovered).iter().map(|op| op.abs()).collect();
-            assert_eq!(known[..8], [1, 2, 3, 4, 5, 6, 7, 8], "op {}", victim + 1);
-            assert!(summary(&recovered)[..victim].iter().all(|op| *op > 0));
-        }
-    }
-}

@@ -136,12 +136,6 @@ fn install_that_was_cut_short_begins_where_the_log_does() {
     passes(21_000_012, Profile::Correlated, false);
 }
 
-/// The length of a record that went astray says nothing of those below it.
-#[test]
-fn records_below_a_stray_one_are_not_denied() {
-    passes(19_000_130, Profile::Disk, false);
-}
-
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {
