@@ -8,8 +8,8 @@
 
 use std::ops::Bound;
 
-use biplane_state_transfer::{self as transfer, ProvideOutput, artifact_kind};
-use biplane_wire::{GroupId, ReplicaId};
+use biplane_state_transfer::{self as transfer, ProvideOutput};
+use biplane_wire::GroupId;
 
 use crate::context::Context;
 use crate::group::Group;
@@ -117,15 +117,6 @@ impl PartitionPlane {
             self.visit(id, out, Group::hash_ahead);
         }
     }
-
-    /// Whom to tell of a peer that came or went, besides the groups.
-    pub(crate) fn note_peer(&mut self, replica: ReplicaId, connected: bool) {
-        match connected {
-            true => self.disconnected.remove(&replica),
-            false => self.disconnected.insert(replica),
-        };
-        self.ahead.note_peer(connected, self.now());
-    }
 }
 
 impl Group {
@@ -136,16 +127,11 @@ impl Group {
 
     /// Hashes the segments whose digests are not known.
     fn hash_ahead(&mut self, context: &mut Context<'_>) {
-        let unknown = self
-            .stored_segments()
-            .filter(|segment| segment.digest.is_none());
-        let artifacts =
-            unknown.map(|segment| (artifact_kind::SEGMENT_LOG, segment.start, segment.size));
-        let artifacts: Vec<_> = artifacts.collect();
+        let artifacts = self.segment_artifacts();
         let mut out = Vec::new();
         context
             .provider
-            .hash_ahead(self.spec.group, artifacts, &mut out);
+            .hash_ahead(self.spec.group, &artifacts, &mut out);
         self.act_on_provider(out, context);
     }
 }

@@ -219,15 +219,14 @@ impl Opening {
 fn first_offset(recovered: &Recovered) -> u64 {
     let record = recovered.superblock.record;
     let frontier = record.map_or(0, |record| record.offset_frontier);
-    let applied = record.map_or(Op::ZERO, |record| record.checkpoint_op);
-    let purged = recovered.purged.map_or(Op::ZERO, |floor| floor.op);
+    let applied = recovered.applied();
     let entries = recovered.log.entries();
     let first = entries.iter().find_map(|entry| {
         let vsr::LogEntry::Intact(prepare) = entry else {
             return None;
         };
         let header: &PrepareHeader = prepare.header();
-        let is_open = header.op() > applied.max(purged);
+        let is_open = header.op() > applied;
         let is_batch = is_open && header.operation() == Operation::SendMessages;
         let batch = is_batch.then(|| BatchHeader::read(prepare.body()))?;
         batch.map(|batch| batch.base_offset)

@@ -403,7 +403,11 @@ impl PartitionPlane {
     }
 
     fn peer(&mut self, replica: ReplicaId, connected: bool, out: &mut Outputs) {
-        self.note_peer(replica, connected);
+        match connected {
+            true => self.disconnected.remove(&replica),
+            false => self.disconnected.insert(replica),
+        };
+        self.ahead.note_peer(connected, self.now);
         self.each_group(out, |group, context| {
             group.peer(replica, connected, context)
         });

@@ -101,6 +101,14 @@ impl Recovered {
         }
     }
 
+    /// The op through which nothing of the prepare log has to be applied again: its effects are in
+    /// files, or a purge took them back.
+    pub(crate) fn applied(&self) -> Op {
+        let recorded = self.superblock.record.map(|record| record.checkpoint_op);
+        let purged = self.purged.map(|floor| floor.op);
+        recorded.max(purged).unwrap_or_default()
+    }
+
     /// Why the folder cannot be used, if it cannot.
     pub fn refusal(&self) -> Option<&str> {
         match &self.verdict {
@@ -240,11 +248,7 @@ impl Folder<'_> {
             }
         }
         if self.node.replica_count > 1 && self.spec.options.needs_prepare_log() {
-            let floor = found
-                .superblock
-                .record
-                .map_or(Op::ZERO, |record| record.checkpoint_op)
-                .max(found.purged.map_or(Op::ZERO, |floor| floor.op));
+            let floor = found.applied();
             let (limits, spec) = (self.limits, self.spec);
             found.log = prepare_log::recover(self.node, limits, spec, self.view, floor)
                 .map_err(Damage::Log)?;

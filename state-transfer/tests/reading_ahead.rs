@@ -3,7 +3,7 @@
 
 mod support;
 
-use biplane_state_transfer::{Manifest, ProvideLimits, ReadError, artifact_kind};
+use biplane_state_transfer::{Manifest, ProvideLimits, ReadError};
 use biplane_wire::{Message, StateChunkHeader, xxh3};
 use support::{PULLER, Source, ask, describe, partition_group, pattern, want};
 
@@ -172,15 +172,11 @@ fn job_that_nobody_comes_back_for_ends() {
 }
 
 fn hash_ahead(source: &mut Source) {
-    let segments = source.artifacts.iter();
-    let segments = segments.filter(|(kind, ..)| *kind == artifact_kind::SEGMENT_LOG);
-    let known: Vec<(u8, u64, u64)> = segments
-        .map(|(kind, frontier, bytes)| (*kind, *frontier, bytes.len() as u64))
-        .collect();
+    let artifacts = source.spec().artifacts;
     let mut out = Vec::new();
     source
         .provider
-        .hash_ahead(partition_group(), known, &mut out);
+        .hash_ahead(partition_group(), &artifacts, &mut out);
     assert!(source.absorb(out).is_empty());
 }
 

@@ -155,11 +155,7 @@ impl Group {
     }
 
     fn gate(&self) -> PartitionGate {
-        let filled = self
-            .segments
-            .iter()
-            .filter(|segment| segment.size > 0)
-            .count();
+        let filled = self.stored_segments().count();
         let flush = if self.segments.next_offset() >= self.state.committed_next {
             Flush::Clean
         } else if self.flusher.failures() >= FLUSH_FAILURES_MAX {
@@ -193,19 +189,22 @@ impl Group {
         self.segments.iter().filter(|segment| segment.size > 0)
     }
 
+    /// The same as they are offered.
+    pub(crate) fn segment_artifacts(&self) -> Vec<ArtifactSpec> {
+        let artifacts = self.stored_segments().map(|segment| ArtifactSpec {
+            kind: artifact_kind::SEGMENT_LOG,
+            frontier: segment.start,
+            source: ArtifactSource::Stored {
+                len: segment.size,
+                checksum: segment.digest,
+            },
+        });
+        artifacts.collect()
+    }
+
     fn offer_spec(&self) -> Option<OfferSpec> {
         let commit_op = self.replica.commit_min();
-        let mut artifacts: Vec<ArtifactSpec> = self
-            .stored_segments()
-            .map(|segment| ArtifactSpec {
-                kind: artifact_kind::SEGMENT_LOG,
-                frontier: segment.start,
-                source: ArtifactSource::Stored {
-                    len: segment.size,
-                    checksum: segment.digest,
-                },
-            })
-            .collect();
+        let mut artifacts = self.segment_artifacts();
         let offsets = self.offsets_artifact(commit_op).encode().ok()?;
         artifacts.push(ArtifactSpec {
             kind: artifact_kind::CONSUMER_OFFSETS,

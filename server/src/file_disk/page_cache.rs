@@ -6,16 +6,16 @@
 
 use std::fs::File;
 
-/// Size of a page of the page cache.
-const PAGE: u64 = 4096;
+use rustix::param::page_size;
 
 /// Whether all of `len` bytes from `offset` are in the page cache; `None` where the operating
 /// system does not tell.
 pub(super) fn has_all(file: &File, offset: u64, len: u64) -> Option<bool> {
-    let end = offset.checked_add(len)?.checked_next_multiple_of(PAGE)?;
-    let first = offset / PAGE * PAGE;
+    let page = page_size() as u64;
+    let end = offset.checked_add(len)?.checked_next_multiple_of(page)?;
+    let first = offset / page * page;
     let cached = pages(file, first, end - first)?;
-    Some(cached >= (end - first) / PAGE)
+    Some(cached >= (end - first) / page)
 }
 
 #[cfg(all(

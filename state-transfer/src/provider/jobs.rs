@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use biplane_wire::GroupId;
 
 use super::hashing::{ArtifactKey, Hashing};
-use super::offer::Ticket;
+use super::offer::{ArtifactSpec, Ticket};
 use super::{ProvideOutput, Provider, Purpose};
 
 /// A byte that is hashed costs the node about so many times less than one that is sent.
@@ -30,23 +30,28 @@ pub(super) struct Job {
     pub(super) ahead: bool,
 }
 
+/// What of these artifacts has to be hashed, with the length that counts.
+fn unhashed(group: GroupId, artifacts: &[ArtifactSpec]) -> Vec<(ArtifactKey, u64)> {
+    let key = |spec: &ArtifactSpec| (group, spec.kind, spec.frontier);
+    let wants = artifacts
+        .iter()
+        .filter_map(|spec| Some((key(spec), spec.source.unhashed()?)));
+    wants.collect()
+}
+
 impl Provider {
-    /// Computes the digests of stored artifacts of a group, given as kind, frontier and length,
-    /// before anybody asks for them: a peer is away and will. Does nothing for a group whose
-    /// digests are being computed.
+    /// Computes the digests of artifacts of a group before anybody asks for them: a peer is away
+    /// and will. Does nothing for a group whose digests are being computed.
     pub fn hash_ahead(
         &mut self,
         group: GroupId,
-        artifacts: impl IntoIterator<Item = (u8, u64, u64)>,
+        artifacts: &[ArtifactSpec],
         out: &mut Vec<ProvideOutput>,
     ) {
         if self.jobs.contains_key(&group) {
             return;
         }
-        let wants = artifacts
-            .into_iter()
-            .map(|(kind, frontier, len)| ((group, kind, frontier), len));
-        self.enqueue(group, wants.collect(), true);
+        self.enqueue(group, unhashed(group, artifacts), true);
         self.advance(group, out);
     }
 
@@ -68,15 +73,8 @@ impl Provider {
         };
         pending.reads = true;
         let known = pending.entries.len();
-        let artifacts = pending.spec.iter().flat_map(|spec| &spec.artifacts);
-        let wants = artifacts
-            .skip(known)
-            .filter(|artifact| artifact.source.checksum().is_none())
-            .map(|artifact| {
-                let key = (ticket.group, artifact.kind, artifact.frontier);
-                (key, artifact.source.len())
-            });
-        let wants = wants.collect();
+        let artifacts = pending.spec.as_ref().map(|spec| &spec.artifacts[known..]);
+        let wants = unhashed(ticket.group, artifacts.unwrap_or_default());
         self.enqueue(ticket.group, wants, false);
         self.advance(ticket.group, out);
     }
@@ -105,14 +103,15 @@ impl Provider {
     /// is over.
     pub(super) fn advance(&mut self, group: GroupId, out: &mut Vec<ProvideOutput>) {
         let limits = self.config.limits;
-        let others_wait = self.allowance.is_some() || !self.groups_served().is_empty();
         loop {
+            let waits = match self.jobs.get(&group) {
+                Some(job) if job.ahead => {
+                    self.allowance.is_some() || !self.groups_served().is_empty()
+                }
+                _ => self.allowance == Some(0),
+            };
             let Some(job) = self.jobs.get_mut(&group) else {
                 return;
-            };
-            let waits = match job.ahead {
-                true => others_wait,
-                false => self.allowance == Some(0),
             };
             if waits || job.reads >= limits.hash_reads.max(1) {
                 return;

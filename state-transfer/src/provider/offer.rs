@@ -67,6 +67,17 @@ impl ArtifactSource {
         }
     }
 
+    /// How many bytes in storage have to be hashed, if any.
+    pub(super) fn unhashed(&self) -> Option<u64> {
+        match self {
+            Self::Stored {
+                len,
+                checksum: None,
+            } => Some(*len),
+            _ => None,
+        }
+    }
+
     /// The digest, if it can be had without reading storage.
     pub(super) fn checksum(&self) -> Option<u64> {
         match self {

@@ -168,7 +168,7 @@ impl Replica {
             let held = self.log.held(op);
             wrong = held.and_then(|held| {
                 let is_wrong = wrong.is_some_and(|below| chains(held.header(), below))
-                    || self.is_contradicted(op, held.header());
+                    || self.judged(held.header()) == Some(false);
                 let may_be_denied = op > recorded
                     && held.trust == Trust::Suspect
                     && held.storage != Storage::Memory;
@@ -182,12 +182,15 @@ impl Replica {
         doubtful
     }
 
-    /// Whether the view names another prepare for `op`, or the prepare above stands on another.
-    fn is_contradicted(&self, op: Op, header: &PrepareHeader) -> bool {
-        match (self.named(op), self.certain_above(op)) {
-            (Some(named), _) => !is_same(header, named),
-            (None, Some(child)) => !chains(child, header.frame.checksum()),
-            (None, None) => false,
+    /// Whether a header is the one that the view names for its op, or that the certain prepare
+    /// above stands on; `None` where neither says.
+    fn judged(&self, header: &PrepareHeader) -> Option<bool> {
+        match self.named(header.op()) {
+            Some(named) => Some(is_same(header, named)),
+            None => {
+                let child = self.certain_above(header.op())?;
+                Some(chains(child, header.frame.checksum()))
+            }
         }
     }
 
@@ -234,14 +237,8 @@ impl Replica {
         let mut op = self.log.top().unwrap_or_default().min(self.op_target());
         while op > self.commit_min {
             let held = self.log.held(op).map(Held::header);
-            let is_right = held.and_then(|held| match self.named(op) {
-                Some(named) => Some(is_same(held, named)),
-                // The entry above was judged before this one, so its trust is final.
-                None => {
-                    let child = self.certain_above(op)?;
-                    Some(chains(child, held.frame.checksum()))
-                }
-            });
+            // The entry above was judged before this one, so its trust is final.
+            let is_right = held.and_then(|held| self.judged(held));
             if let (Some(is_right), Some(held)) = (is_right, self.log.held_mut(op)) {
                 held.trust = if is_right {
                     Trust::Verified
