@@ -168,7 +168,8 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Garbage {
     pub(crate) place: Place,
-    /// How many records it may have been, at least one.
+    /// How many records above the highest readable one it may have held. Zero where all that is
+    /// unknown is which of the lower ones it was.
     pub(crate) records: u64,
 }
 
@@ -322,6 +323,8 @@ struct Classifier {
     damage: Vec<Damage>,
     commit_max: u64,
     garbage: Vec<Garbage>,
+    /// Highest op whose header stands in the body of another record.
+    covered: u64,
 }
 
 /// Fails with the highest op when the ops are out of each other's reach.
@@ -367,8 +370,13 @@ impl Classifier {
                 op,
                 checksum,
                 commit,
+                covers,
             } => {
                 self.commit_max = self.commit_max.max(commit.0);
+                if let Some(covered) = covers {
+                    self.covered = self.covered.max(covered.0);
+                    self.garbage.push(Garbage { place, records: 0 });
+                }
                 self.damage.push(Damage {
                     offset: found.offset,
                     len: found.len,
@@ -406,16 +414,27 @@ impl Classifier {
 
     /// The later record of an op counts. A damaged one does not displace an intact record of
     /// the very same prepare.
+    ///
+    /// Of two records of one prepare the damaged one may be no record of it at all: its header
+    /// strayed there, and what should stand there is unknown. Most often it was the first, went
+    /// bad and was repaired, and then nothing is missing; a second one behind an intact first is
+    /// rare otherwise.
     fn supersede(&mut self, op: u64, latest: Latest) {
-        let displaced = match self.latest.get(&op) {
-            Some(held)
-                if held.message.is_some()
-                    && latest.message.is_none()
-                    && held.checksum == latest.checksum =>
-            {
-                Some(latest)
-            }
-            _ => self.latest.insert(op, latest),
+        let held = self.latest.get(&op);
+        let twin = held.filter(|held| held.checksum == latest.checksum);
+        let is_held = twin.is_some_and(|held| held.message.is_some());
+        let is_read = latest.message.is_some();
+        if let Some(strayed) = match (is_held, is_read) {
+            (true, false) => Some((latest.place, 1)),
+            (false, true) => twin.map(|held| (held.place, 0)),
+            _ => None,
+        } {
+            let (place, records) = strayed;
+            self.garbage.push(Garbage { place, records });
+        }
+        let displaced = match is_held && !is_read {
+            true => Some(latest),
+            false => self.latest.insert(op, latest),
         };
         if let Some(displaced) = displaced {
             self.dead.push(Dead {
@@ -454,7 +473,9 @@ impl Classifier {
             .map_or(floor, |(op, _)| (*op).max(floor));
         let first = floor.max(1).max(head.saturating_sub(GAP_OPS_MAX));
         if let Some(Garbage { place, .. }) = self.garbage.first() {
-            let reach = reach(&self.garbage, head, self.commit_max);
+            let limit = self.commit_max.max(head).saturating_add(PIPELINE_OPS_MAX);
+            let covered = Some(self.covered).filter(|op| *op <= limit);
+            let reach = reach(&self.garbage, head, self.commit_max).max(covered.unwrap_or(0));
             let missing = (first..=reach).filter(|op| !self.latest.contains_key(op));
             attributed.extend(missing.map(|op| (op, *place)));
         }
@@ -501,7 +522,7 @@ impl Classifier {
 /// The highest op that garbage may have held above `head`: one for each stretch, or more where it
 /// may have been more records, as far as they can have been in flight above `commit`.
 fn reach(garbage: &[Garbage], head: u64, commit: u64) -> u64 {
-    let stretches = garbage.len() as u64;
+    let stretches = garbage.iter().filter(|it| it.records > 0).count() as u64;
     let records: u64 = garbage.iter().map(|stretch| stretch.records).sum();
     let limit = commit.saturating_add(PIPELINE_OPS_MAX);
     head.saturating_add(records)

@@ -27,6 +27,9 @@ pub(crate) enum Finding {
         op: Op,
         checksum: Checksum,
         commit: Op,
+        /// Highest op whose header stands where the body should. The header in front may have
+        /// strayed to the place of a shorter record, and its length passes over those behind.
+        covers: Option<Op>,
     },
     /// No believable header up to the next finding or the end.
     Garbage {
@@ -138,7 +141,7 @@ impl<'a> Scanner<'a> {
             HeaderFinding::Prepare => {}
             HeaderFinding::Foreign if !may_stray => return Err(ScanError::Foreign { offset }),
             HeaderFinding::Foreign => {
-                let next = self.search(offset + 1)?;
+                let next = self.search(offset + 1, self.reader.file_len())?;
                 let size = u64::from(PrepareHeader::over(&header).frame.size());
                 // Where its own log seals records, the seal came with it.
                 let covered = (size + SEAL_BYTES as u64).min(next - offset);
@@ -147,7 +150,7 @@ impl<'a> Scanner<'a> {
                 return Ok((next - offset, Finding::Astray { records }));
             }
             HeaderFinding::Invalid => {
-                let next = self.search(offset + 1)?;
+                let next = self.search(offset + 1, self.reader.file_len())?;
                 let records = self.records_lost(offset, next)?;
                 return Ok((next - offset, Finding::Garbage { records }));
             }
@@ -206,17 +209,30 @@ impl<'a> Scanner<'a> {
         if self.form.body_is_intact(&frame, seal) {
             return Ok(Finding::Intact(frame.freeze()));
         }
-        let header = frame.header::<PrepareHeader>();
+        let header = *frame.header::<PrepareHeader>();
+        let end = offset + self.form.record_len(size);
         Ok(Finding::BodyDamaged {
             op: header.op(),
             checksum: header.frame.checksum(),
             commit: header.commit(),
+            covers: self.highest_within(offset + HEADER_SIZE as u64, end)?,
         })
     }
 
-    /// The next offset from `from` on where a whole record of this log seems to stand; the end
-    /// of the file when there is none.
-    fn search(&mut self, from: u64) -> Result<u64, ScanError> {
+    /// Highest op of the records that seem to begin in `[start, end)`.
+    fn highest_within(&mut self, start: u64, end: u64) -> Result<Option<Op>, ScanError> {
+        let (mut highest, mut offset) = (None, self.search(start, end)?);
+        while offset < end {
+            let header = self.reader.header(offset)?;
+            highest = highest.max(header.map(|header| PrepareHeader::over(&header).op()));
+            offset = self.search(offset + 1, end)?;
+        }
+        Ok(highest)
+    }
+
+    /// The next offset in `[from, to)` where a whole record of this log seems to stand; `to`
+    /// when there is none.
+    fn search(&mut self, from: u64, to: u64) -> Result<u64, ScanError> {
         let (scope, file_len) = (self.scope, self.reader.file_len());
         let likely = |bytes: &[u8]| {
             bytes
@@ -224,10 +240,10 @@ impl<'a> Scanner<'a> {
                 .is_some_and(|header| may_be_header(header, scope))
         };
         let mut offset = from;
-        loop {
+        while offset < to {
             let at_hand = self.reader.headers_from(offset)?;
             if at_hand.is_empty() {
-                return Ok(file_len);
+                break;
             }
             let Some(skipped) = at_hand.windows(HEADER_SIZE).position(likely) else {
                 offset += (at_hand.len() - HEADER_SIZE + 1) as u64;
@@ -239,11 +255,12 @@ impl<'a> Scanner<'a> {
             {
                 let size = PrepareHeader::over(&header).frame.size() as usize;
                 if self.form.record_len(size) <= file_len - offset {
-                    return Ok(offset);
+                    return Ok(offset.min(to));
                 }
             }
             offset += 1;
         }
+        Ok(to)
     }
 
     /// Whether the finding at `index`, without valid content and at the end of the file, is what

@@ -241,3 +241,29 @@ fn a_record_of_another_log_is_replaced_by_what_it_may_have_covered() {
         assert!(recovered.damage.iter().all(|each| each.op.is_some()));
     }
 }
+
+/// Reads of a place bring what stands at another, as far as the record there reaches: a long one
+/// seems to cover the records behind.
+#[test]
+fn a_long_record_that_is_read_where_a_short_one_stands_hides_no_op() {
+    let config = metadata_config();
+    let mut parent = Checksum::ZERO;
+    let mut records = Vec::new();
+    for op in 1..=7u64 {
+        let len = if op == 1 || op == 7 { 700 } else { 30 };
+        let message = prepare_with_body(config.scope.group, op, parent, &vec![op as u8; len]);
+        parent = checksum(&message);
+        records.push(record_of(&config, &message));
+    }
+    let read_at = |strayed: usize, place: usize| {
+        let mut read = records.clone();
+        let len = read[place].len();
+        read[place].copy_from_slice(&records[strayed][..len]);
+        summary(&recover_bytes(&config, &read.concat(), 0).unwrap())
+    };
+    // The record of op 1 has been read already: a later one was the highest, perhaps.
+    assert_eq!(read_at(0, 2), [1, 2, -3, -4, -5, -6, 7, -8]);
+    assert_eq!(read_at(0, 5), [1, 2, 3, 4, 5, -6, -7]);
+    // The one of op 7 comes again, so nothing can have stood above it.
+    assert_eq!(read_at(6, 2), [1, 2, -3, -4, -5, -6, 7]);
+}

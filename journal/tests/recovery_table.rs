@@ -351,7 +351,8 @@ fn the_later_record_of_an_op_counts() {
 fn a_damaged_copy_of_an_intact_record_takes_nothing_away() {
     let config = metadata_config();
     let prepares = chain(config.scope.group, 1, 3);
-    for bad in [1, 3] {
+    // The first that was repaired, or a second one that may have strayed there.
+    for (bad, expected) in [(1, &[1, 2, 3][..]), (3, &[1, 2, 3, -4])] {
         let mut file = Vec::new();
         for (index, number) in [0, 1, 2, 1].into_iter().enumerate() {
             let mut record = record_of(&config, &prepares[number]);
@@ -361,7 +362,7 @@ fn a_damaged_copy_of_an_intact_record_takes_nothing_away() {
             file.extend(record);
         }
         let recovered = recover_bytes(&config, &file, 0).unwrap();
-        assert_eq!(summary(&recovered), [1, 2, 3], "record {bad} is damaged");
+        assert_eq!(summary(&recovered), expected, "record {bad} is damaged");
     }
 }
 

@@ -4,7 +4,9 @@
 mod support;
 
 use biplane_vsr::{Ignored, Ingest, Input, LogEntry, Output, Replica, Start, Status};
-use biplane_wire::{Checksum, Command, DoViewChangeHeader, Op, PrepareHeader, Suffix, Typed, View};
+use biplane_wire::{
+    Checksum, Command, DoViewChangeHeader, Message, Op, PrepareHeader, Suffix, Typed, View,
+};
 use support::solo::Solo;
 use support::{Cluster, Kind, frames};
 
@@ -527,6 +529,35 @@ fn a_leftover_is_settled_when_there_is_no_room_above_it() {
         };
         asked.push(need.from.0);
         let from = usize::try_from(need.from.0 - 3).expect("small");
+        for prepare in log.iter().skip(from).take(16) {
+            backup.ingest(prepare);
+        }
+    }
+    let last = asked.last();
+    assert_eq!(backup.replica.commit_min(), Op(400), "asked for {last:?}");
+}
+
+/// What is left on disk after a crash may reach further above the applied point than anything may
+/// be fetched, and then so does what proves it.
+#[test]
+fn leftovers_that_fill_all_room_are_settled_from_below() {
+    let log = frames::committing_chain(400);
+    // As they were written while they were not proven.
+    let unsure = |prepare: &Message| prepare.prepare_in_view(View(u32::MAX));
+    let kept: Vec<Message> = log[..350]
+        .iter()
+        .chain(&log[352..398])
+        .map(unsure)
+        .collect();
+    let mut backup = Solo::restarted(2, 0, 0, &kept);
+    backup.feed(frames::start_view(1, (400, 400), 1, &[log.last()]));
+    let mut asked = Vec::new();
+    for _ in 0..1_000 {
+        let Some(need) = backup.replica.repair_need() else {
+            break;
+        };
+        asked.push(need.from.0);
+        let from = usize::try_from(need.from.0 - 1).expect("small");
         for prepare in log.iter().skip(from).take(16) {
             backup.ingest(prepare);
         }

@@ -12,6 +12,10 @@
 //! around together. So "not now" is no answer: a primary asks again, for seconds and not for
 //! ever, and a backup until it is told. Who has nothing at all says so for good.
 //!
+//! The same holds where the log is not lost but ends before the segments do: its last operations
+//! were in the memory of a quorum alone. Replicas that never had them cannot know, so whoever is
+//! looked at by its primary compares in turn.
+//!
 //! Of tens of thousands of partitions that were restarted together most have never been written
 //! to. A replica without files looks later: when a client wants something that depends on it, when
 //! a peer looks, which is how one with files makes itself known, and in any case after a while.
@@ -48,8 +52,8 @@ const LATER_SPREAD: u64 = 6_000;
 /// The look at the peers.
 #[derive(Debug, Default)]
 pub(crate) struct ColdStart {
-    /// Whether this replica was opened on files of an earlier run, without a log, and no log has
-    /// said yet where its messages end.
+    /// Whether this replica was opened on files of an earlier run, without a log, or follows one
+    /// that was, and no log has said yet where the messages end.
     possible: bool,
     stage: Look,
     /// Who was asked in this round said that it cannot answer now.
@@ -188,15 +192,17 @@ impl Group {
             && status.commit_max == Op::ZERO
     }
 
-    /// Nothing is known of the log there may have been. Stored positions that came since say
-    /// nothing of the messages below them: with a log of those alone it may still be that others
-    /// have more, or less.
-    fn has_no_log(&self) -> bool {
-        self.cold.possible && (self.has_empty_log() || self.has_only_positions())
+    /// No log says where the messages end. Stored positions that came since say nothing of the
+    /// messages below them, and a log that lost its last operations ends before they do: others
+    /// may have more, or less.
+    fn is_open_ended(&self) -> bool {
+        self.cold.possible
+            && self.segments.next_offset() >= self.state.committed_next
+            && (self.has_empty_log() || self.has_no_messages_left())
     }
 
-    /// The log has no hole above what is applied, and no messages.
-    fn has_only_positions(&self) -> bool {
+    /// The log has no hole above what is applied, and no messages there.
+    fn has_no_messages_left(&self) -> bool {
         let status = self.replica.status();
         let unapplied = &self.state.unapplied;
         let mut open = status.commit_min.0 + 1..=status.op_head.max(status.commit_max).0;
@@ -224,7 +230,7 @@ impl Group {
 
     /// Whether this backup may offer its segments to a primary that has no log either.
     pub(super) fn is_cold_backup(&self) -> bool {
-        self.has_no_log()
+        self.is_open_ended()
             && !self.replica.leads()
             && !self.transfer.is_busy(&self.puller)
             && self.segments.next_offset() > 0
@@ -232,7 +238,7 @@ impl Group {
 
     /// The replica entered a view as primary or as backup, or left one.
     pub(super) fn begin_cold_start(&mut self, context: &Context<'_>) {
-        let looks = context.node.is_replicated() && self.has_no_log();
+        let looks = context.node.is_replicated() && self.is_open_ended();
         self.cold.stage = match looks {
             // A view change does not stop an install, and what it brings is what was looked for.
             true if self.transfer.is_installing() => Look::Taking { next: 0, round: 0 },
@@ -251,11 +257,25 @@ impl Group {
     /// There is a reason to look now, if that was left for later.
     pub(crate) fn look_now(&mut self, context: &mut Context<'_>) {
         if let Look::Later { .. } = self.cold.stage {
-            self.cold.stage = match self.has_no_log() {
+            self.cold.stage = match self.is_open_ended() {
                 true => Look::begin(context.now),
                 false => Look::NotNeeded,
             };
             self.cold.is_late = true;
+        }
+    }
+
+    /// A primary that asks for state looks around: its messages may reach further than its log
+    /// does, which is all that this backup has.
+    pub(super) fn follow_look_of(&mut self, peer: ReplicaId, context: &Context<'_>) {
+        let follows = self.replica.is_normal()
+            && !self.replica.leads()
+            && peer == self.replica.primary()
+            && !self.state.persisted
+            && context.node.is_replicated();
+        if follows && !self.cold.possible {
+            self.cold.possible = true;
+            self.cold.stage = Look::Waiting;
         }
     }
 
@@ -277,7 +297,7 @@ impl Group {
             Look::Taking { .. } if busy => {}
             Look::Taking { .. } => self.cold.stage = Look::NotNeeded,
             Look::Telling { next } => self.tell_next(next, context),
-            Look::Asking { asked, .. } if !self.has_no_log() => {
+            Look::Asking { asked, .. } if !self.is_open_ended() => {
                 // A log came up by itself: repair and refused stamps decide from here on, once
                 // there are messages in it.
                 self.cold.stage = self.not_now();

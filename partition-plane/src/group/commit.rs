@@ -94,7 +94,11 @@ impl Group {
         // before it is another history, as is one that differs from what is here.
         let is_replay = self.state.is_replaying && next <= expected;
         if is_replay && !self.state.contradicts(&batch) {
-            self.cold.decide();
+            // One that ends before the messages do leaves open whether the group still has what
+            // comes after it.
+            if next == expected {
+                self.cold.decide();
+            }
             return true;
         }
         if base_offset == 0 {

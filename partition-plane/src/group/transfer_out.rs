@@ -65,6 +65,7 @@ impl Group {
     ) {
         self.note_peer_behind(context);
         self.look_now(context);
+        self.follow_look_of(from, context);
         let gate = self.gate();
         let wanted = &mut self.transfer.offers_wanted;
         if gate.flush == Flush::Pending && wanted.rest <= context.now {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use biplane_vsr::TransferStage;
 use biplane_wire::GroupId;
 
 use super::{GroupKey, Look, Oracles, Violation};
@@ -74,6 +75,11 @@ fn group_waits(looks: &[Look<'_>], oracles: &Oracles, group: GroupId) -> Option<
         }
         if status.op_head != status.commit_max || status.requests_queued > 0 {
             return Wait::busy(format!("n{node} {name} has work in flight: {status:?}"));
+        }
+        if status.transfer_stage != TransferStage::Idle {
+            return Wait::busy(format!(
+                "n{node} {name} takes state from another: {status:?}"
+            ));
         }
         primaries += u32::from(replica.is_caught_up_primary());
         let sessions = machine.sessions(group);

@@ -158,6 +158,10 @@ impl World {
     /// lost more memory than their promise covers. `text` says what is waited for.
     fn excuse(&self, text: &str) -> Option<&'static str> {
         let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
+        let mut known = self.oracles.committed.groups().map(|(key, _)| key.group);
+        if known.any(|group| is_meant(&group) && self.is_undecidable(group)) {
+            return Some("excuse: more replicas cannot read an op than may lack it");
+        }
         if !self.options.correlated {
             // A write that power cut short in its middle looks like damage (F34).
             let crashed = self.counters.get(FaultClass::Crash.counter()) > 0;
@@ -245,6 +249,28 @@ impl World {
         let needed = usize::from(count) - replication_quorum(count) + 1;
         let leads = replicas.iter().any(|it| it.is_primary());
         count > 1 && !leads && denials.count() >= needed
+    }
+
+    /// Nobody leads, and there is an op of which too few replicas can say that they never had it:
+    /// each of the others has a record it cannot read, which may have been that op (F30). A copy
+    /// of it would settle it, and there is none.
+    fn is_undecidable(&self, group: GroupId) -> bool {
+        let replicas: Vec<&Replica> = self.replicas_of(group).collect();
+        let count = self.options.replicas;
+        let needed = usize::from(count) - replication_quorum(count) + 1;
+        let leads = replicas.iter().any(|it| it.is_primary());
+        let ends = replicas.iter().map(|it| it.op_head().0);
+        let commits = replicas.iter().map(|it| it.commit_min().0);
+        let (Some(from), Some(to)) = (commits.min(), ends.max()) else {
+            return false;
+        };
+        let is_open = |op| {
+            let unread = replicas.iter().filter(|it| it.log().is_damaged(op)).count();
+            let is_held = replicas.iter().any(|it| it.log().checksum(op).is_some());
+            unread > 0 && !is_held && replicas.len() - unread < needed
+        };
+        let is_whole = replicas.len() == usize::from(count);
+        count > 1 && is_whole && !leads && (from + 1..=to).map(Op).any(is_open)
     }
 
     /// The only replica found a hole between segments, which an unsynced write may leave: it has

@@ -67,7 +67,8 @@ impl Replica {
     /// does. So holes come first, wherever they are, and then the leftovers from the top down,
     /// each as soon as the prepare above it is certain. To ask for the lowest leftover first
     /// would bring a chunk that is refused, again and again, if there are more of them than a
-    /// chunk has room for.
+    /// chunk has room for. Only where what would prove them has no room yet are they asked for
+    /// from below: most are right, and what a peer agrees with makes room.
     fn missing_between(&self, from: Op, to: Op) -> Option<(Op, Op)> {
         let mut first = from;
         while first <= to && self.is_here(first) {
@@ -86,7 +87,8 @@ impl Replica {
         }
         let mut op = first;
         while op <= to {
-            if !self.is_here(op) && self.certain_above(op).is_some() {
+            let fits = self.log.held(op).is_some() || self.is_within_window(op);
+            if fits && !self.is_here(op) && self.certain_above(op).is_some() {
                 return Some((op, op));
             }
             op = op.next();

@@ -78,6 +78,24 @@ pub fn chain(view: u32, first: u64, last: u64, parent: Checksum, variant: u64) -
     chain
 }
 
+/// Prepares of view 0 from op 1 to `last`, of which each tells of the commit of one shortly below.
+pub fn committing_chain(last: u64) -> Vec<Message> {
+    let mut parent = Checksum::ZERO;
+    let next = |op: u64| {
+        let message = prepare(PrepareParts {
+            view: 0,
+            replica: 0,
+            op,
+            commit: op.saturating_sub(5),
+            parent,
+            variant: 1,
+        });
+        parent = identity(&message);
+        message
+    };
+    (1..=last).map(next).collect()
+}
+
 pub fn identity(message: &Message) -> Checksum {
     message.header::<PrepareHeader>().frame.checksum()
 }
