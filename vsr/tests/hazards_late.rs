@@ -565,3 +565,32 @@ fn leftovers_that_fill_all_room_are_settled_from_below() {
     let last = asked.last();
     assert_eq!(backup.replica.commit_min(), Op(400), "asked for {last:?}");
 }
+
+/// An announcement that was on the way when a backup acknowledged the next prepare of the view
+/// comes again after its restart: the prepare stays.
+#[test]
+fn an_announcement_is_overtaken_by_a_prepare_of_its_view_also_after_a_restart() {
+    let log = frames::chain(1, 1, 15, Checksum::ZERO, 1);
+    for incarnation in [0, 1] {
+        let mut backup = Solo::restarted(0, 1, 1, &log);
+        backup.feed(frames::start_view(
+            1,
+            (14, 13),
+            incarnation,
+            &[log.get(13), log.get(12)],
+        ));
+        let status = backup.replica.status();
+        assert_eq!(
+            (status.status, status.op_head),
+            (Status::Recovering, Op(15))
+        );
+        backup.feed(frames::start_view(
+            1,
+            (15, 13),
+            incarnation,
+            &[log.get(14), log.get(13)],
+        ));
+        let status = backup.replica.status();
+        assert_eq!((status.status, status.op_head), (Status::Normal, Op(15)));
+    }
+}

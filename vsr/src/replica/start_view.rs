@@ -58,6 +58,9 @@ impl Replica {
                 Err(Ignored::NothingNew)
             };
         }
+        if self.is_overtaken(header) {
+            return Err(Ignored::NothingNew);
+        }
         let entries = suffix.iter().flat_map(Suffix::iter);
         let headers = entries.map(|entry| entry.header.copied()).collect();
         let adoption = Adoption {
@@ -80,6 +83,16 @@ impl Replica {
             && header.incarnation() != own
             && header.frame.view() <= self.view
             && header.op() < self.op_head
+    }
+
+    /// An announcement from before a prepare of the same view that is here: this replica may
+    /// have acknowledged that prepare, restarted, and hears the old word again. A primary's log
+    /// does not become shorter within its view.
+    fn is_overtaken(&self, header: &StartViewHeader) -> bool {
+        let view = header.frame.view();
+        let last = self.log.last().filter(|last| *last > header.op());
+        let last = last.and_then(|last| self.log.header(last));
+        view == self.log_view && last.is_some_and(|last| last.frame.view() == view)
     }
 
     fn adopt<P: Plane>(
