@@ -136,6 +136,38 @@ fn install_that_was_cut_short_begins_where_the_log_does() {
     passes(21_000_012, Profile::Correlated, false);
 }
 
+/// A backup that is asked by its primary, whose log lost its end, compares in turn.
+#[test]
+fn replicas_agree_on_messages_that_no_log_names_any_more() {
+    passes(26_000_100, Profile::Correlated, false);
+}
+
+/// The end waits for installs: who installs answers no poll.
+#[test]
+fn node_that_is_about_to_finish_an_install_is_not_audited() {
+    passes(26_000_110, Profile::Purge, false);
+}
+
+/// What a primary said before its next prepare does not move a restarted backup back.
+#[test]
+fn announcement_that_comes_again_takes_nothing_that_was_acknowledged() {
+    passes(32_000_070, Profile::Correlated, false);
+}
+
+/// What would prove the leftovers is further away than anything may be fetched.
+#[test]
+fn leftovers_that_fill_the_repair_window_are_settled() {
+    for seed in [25_001_886, 31_000_277] {
+        passes(seed, Profile::Decay, false);
+    }
+}
+
+/// A long record of the log is read where a short one stands.
+#[test]
+fn record_that_strayed_hides_none_behind_it() {
+    passes(19_000_130, Profile::Disk, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {

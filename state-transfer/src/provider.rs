@@ -295,7 +295,7 @@ impl Provider {
     /// One tick: offers nobody pulls from lapse, and requests that waited too long for theirs
     /// are told to come back. While the node has other work to do, `load` is
     /// how many bytes of new messages come in a tick: until the next tick no more are read for
-    /// peers than [`ProvideLimits::busy_tick_bytes`], or half as much again as comes, so that a
+    /// peers than [`ProvideLimits::busy_tick_bytes`], or a quarter more than comes, so that a
     /// peer gains on what it has to catch up with.
     pub fn tick(&mut self, load: Option<u64>, out: &mut Vec<ProvideOutput>) {
         let ProvideLimits {

@@ -9,7 +9,7 @@ impl Provider {
     pub(super) fn grant(&mut self, load: Option<u64>, out: &mut Vec<ProvideOutput>) {
         // A peer that is fed more slowly than messages come would never catch up.
         let least = self.config.limits.busy_tick_bytes.max(1);
-        self.allowance = load.map(|bytes| least.max(bytes.saturating_add(bytes / 2)));
+        self.allowance = load.map(|bytes| least.max(bytes.saturating_add(bytes / 4)));
         let offers = self.offers.iter_mut();
         let delayed = offers.filter_map(|(&(group, replica), offer)| {
             let (place, want) = offer.delayed.take()?;
