@@ -114,7 +114,9 @@ impl Pending {
     /// while entries that view discarded were still on disk, a crash would bring them back as
     /// part of it.
     pub(crate) fn take_persist_request(&mut self, wanted: Record, now: u64) -> bool {
-        if wanted == self.durable {
+        // A higher commit point than is wanted may be recorded: by the plane with its checkpoint,
+        // or before a restart. It stays, and whoever asked again would be told so again.
+        if wanted.has_views_of(&self.durable) && wanted.commit <= self.durable.commit {
             self.persist = Persist::Settled;
             self.failures = 0;
             return false;
@@ -294,6 +296,7 @@ mod tests {
         assert!(!pending.take_persist_request(at(9), 5));
         pending.persisted(at(5));
         assert_eq!(pending.durable(), at(9), "never back");
+        assert!(!pending.take_persist_request(at(5), 6), "it says more");
     }
 
     #[test]
