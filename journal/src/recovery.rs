@@ -424,12 +424,12 @@ impl Classifier {
         let twin = held.filter(|held| held.checksum == latest.checksum);
         let is_held = twin.is_some_and(|held| held.message.is_some());
         let is_read = latest.message.is_some();
-        if let Some(strayed) = match (is_held, is_read) {
+        let strayed = match (is_held, is_read) {
             (true, false) => Some((latest.place, 1)),
             (false, true) => twin.map(|held| (held.place, 0)),
-            _ => None,
-        } {
-            let (place, records) = strayed;
+            (true, true) | (false, false) => None,
+        };
+        if let Some((place, records)) = strayed {
             self.garbage.push(Garbage { place, records });
         }
         let displaced = match is_held && !is_read {
