@@ -474,8 +474,12 @@ impl Classifier {
         let first = floor.max(1).max(head.saturating_sub(GAP_OPS_MAX));
         if let Some(Garbage { place, .. }) = self.garbage.first() {
             let limit = self.commit_max.max(head).saturating_add(PIPELINE_OPS_MAX);
-            let covered = Some(self.covered).filter(|op| *op <= limit);
-            let reach = reach(&self.garbage, head, self.commit_max).max(covered.unwrap_or(0));
+            let covered = if self.covered <= limit {
+                self.covered
+            } else {
+                0
+            };
+            let reach = reach(&self.garbage, head, self.commit_max).max(covered);
             let missing = (first..=reach).filter(|op| !self.latest.contains_key(op));
             attributed.extend(missing.map(|op| (op, *place)));
         }

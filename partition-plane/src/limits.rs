@@ -113,7 +113,7 @@ impl Default for Limits {
             transfers_served_max: 2,
             transfers_pulled_max: 4,
             transfer_hash_bytes: 16 << 30,
-            transfer_busy_tick_bytes: 512 << 10,
+            transfer_busy_tick_bytes: 1 << 20,
             transfer_chunk_bytes: 256 << 10,
             transfer_block_bytes: 1 << 20,
             transfer_hash_reads: 2,

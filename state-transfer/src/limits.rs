@@ -57,7 +57,7 @@ pub(crate) const HASH_READS_DEFAULT: u32 = 2;
 pub(crate) const BLOCK_BYTES_DEFAULT: u32 = 1 << 20;
 
 /// Bytes served in one tick of 10 ms while the node has other work.
-pub(crate) const BUSY_TICK_BYTES_DEFAULT: u64 = 512 << 10;
+pub(crate) const BUSY_TICK_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// Memory that bounds how many groups are served at once.
 pub(crate) const SERVE_BYTES_DEFAULT: u64 = 2176 << 20;
