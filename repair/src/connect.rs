@@ -146,6 +146,11 @@ impl Evidence {
         advances
     }
 
+    /// Below `op` nothing is missing: what was not seen, the log has. The run goes on from there.
+    pub(crate) fn follow(&mut self, op: Op) {
+        self.next = self.next.max(op);
+    }
+
     /// What the log and the session know together about `(floor, to]`.
     pub(crate) fn merge(&self, window: WindowFacts, to: Op) -> WindowFacts {
         let settled = (self.base_settled, window.base_settled);

@@ -197,7 +197,8 @@ impl Requester {
                 session.stored += 1;
                 session.stored_in_round += 1;
             }
-            Ingested::OutOfReach if advances => session.stored_in_round += 1,
+            // What is here, and not proven, counts where a floor is judged.
+            Ingested::OutOfReach | Ingested::Duplicate if advances => session.stored_in_round += 1,
             Ingested::OutOfReach | Ingested::Duplicate => {}
         }
     }
@@ -281,6 +282,9 @@ impl Requester {
             false => Default::default(),
         };
         floor.resume_at = window.first_missing;
+        if let Some(missing) = window.first_missing {
+            floor.evidence.follow(missing);
+        }
         let stand_in = history.stand_in();
         match connect(&ConnectFacts {
             floor: op,

@@ -4,8 +4,8 @@
 mod support;
 
 use biplane_repair::{Ingested, RepairOutput, SessionOutcome, TransferState};
-use biplane_wire::{Op, RequestPreparesHeader};
-use support::{Backup, SERVER, Server, partition_group};
+use biplane_wire::{Command, Message, Op, RequestPreparesHeader};
+use support::{Backup, SERVER, Server, content_of, partition_group, summary};
 
 const RETRY: u32 = 10;
 
@@ -207,4 +207,46 @@ fn ops_out_of_reach_count_once_and_do_not_store() {
         .on_ingested(Op(151), Ingested::OutOfReach, content);
     let after = backup.requester.progress().expect("a session").stored;
     assert_eq!((before, after), (0, 0));
+}
+
+/// What a peer sends is here and not proven, what lies between is, and the first messages stand far
+/// above: with one prepare in a chunk the window is seen up to them all the same.
+#[test]
+fn window_is_seen_where_the_log_shows_a_part_of_it() {
+    let (mut backup, mut request) = restarted(154, 156);
+    backup.silent = 154;
+    let server = server(151, 156);
+    let is_of = |frame: &Message, text: &str| summary(std::slice::from_ref(frame)) == text;
+    for frame in server.answer(&request) {
+        for (op, text) in [(151, "P151"), (152, "P152")] {
+            if is_of(&frame, text) {
+                backup.log.insert(op, frame.clone().repair_to_prepare());
+            }
+        }
+    }
+    let mut asked = Vec::new();
+    while backup.view.commit_min == Op(0) {
+        let op = request.from_op().max(Op(151));
+        asked.push(op.0);
+        assert!(asked.len() < 20, "asked for {asked:?}");
+        for frame in server.answer(&request) {
+            match frame.command() {
+                Command::RepairPrepare if is_of(&frame, &format!("P{op}")) => {
+                    let content = content_of(op, backup.silent);
+                    let requester = &mut backup.requester;
+                    requester.on_ingested(op, Ingested::Duplicate, content);
+                }
+                Command::RepairPrepare => {}
+                _ => backup.receive(&frame),
+            }
+        }
+        let sent = (0..100).find_map(|_| {
+            let sent = backup.sent().pop();
+            backup.tick();
+            sent
+        });
+        request = sent.map_or(request, |(_, request)| request);
+    }
+    assert_eq!(backup.view.commit_min, Op(152), "the floor is raised");
+    assert!(backup.transfers.is_empty());
 }

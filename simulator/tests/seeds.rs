@@ -162,6 +162,13 @@ fn leftovers_that_fill_the_repair_window_are_settled() {
     }
 }
 
+/// One prepare in a chunk, of which the log has some that are proven and some that are not.
+#[test]
+fn floor_is_judged_although_chunks_bring_what_is_here() {
+    passes(40_000_071, Profile::Upkeep, false);
+    passes(40_000_232, Profile::Transfer, false);
+}
+
 /// A long record of the log is read where a short one stands.
 #[test]
 fn record_that_strayed_hides_none_behind_it() {

@@ -182,6 +182,8 @@ pub(crate) struct Backup {
     pub(crate) sources: Vec<ReplicaId>,
     /// Offset after the durable messages; message offsets are `op - 1`.
     pub(crate) stand_in: u64,
+    /// Ops up to this one hold no messages.
+    pub(crate) silent: u64,
     pub(crate) requester: Requester,
     pub(crate) budget: Budget,
     pub(crate) out: Vec<RepairOutput>,
@@ -223,6 +225,7 @@ impl Backup {
             elect: false,
             sources: Vec::new(),
             stand_in: 0,
+            silent: 0,
             requester,
             budget: Budget::unlimited(),
             out: Vec::new(),
@@ -307,6 +310,7 @@ impl Backup {
                 let history = Held {
                     log: &self.log,
                     stand_in: self.stand_in,
+                    silent: self.silent,
                 };
                 let Self {
                     requester,
@@ -362,7 +366,7 @@ impl Backup {
             Verdict::Reject(defect) => return self.rejected.push(defect.to_string()),
             Verdict::Displaces { .. } => return self.rejected.push("displaces".to_owned()),
         }
-        let content = content_of(op);
+        let content = content_of(op, self.silent);
         if self.log.contains_key(&op.0) {
             self.requester.on_ingested(op, Ingested::Duplicate, content);
         } else if op.0 > self.view.commit_min.0.saturating_add(self.reach) {
@@ -425,8 +429,12 @@ impl Backup {
     }
 }
 
-/// In a partition of the model every op is a batch of one message, and op n has offset n - 1.
-fn content_of(op: Op) -> HeldOp {
+/// In a partition of the model every op above `silent` is a batch of one message, and op n has
+/// offset n - 1.
+pub(crate) fn content_of(op: Op, silent: u64) -> HeldOp {
+    if op.0 <= silent {
+        return HeldOp::Other;
+    }
     HeldOp::Batch {
         base_offset: op.0 - 1,
     }
@@ -435,6 +443,7 @@ fn content_of(op: Op) -> HeldOp {
 struct Held<'a> {
     log: &'a BTreeMap<u64, Message>,
     stand_in: u64,
+    silent: u64,
 }
 
 impl History for Held<'_> {
@@ -448,7 +457,7 @@ impl History for Held<'_> {
             .last_key_value()
             .map_or(Op::ZERO, |(op, _)| Op(*op));
         WindowFacts::scan(floor, to, last, |op| match self.log.contains_key(&op.0) {
-            true => content_of(op),
+            true => content_of(op, self.silent),
             false => HeldOp::Missing,
         })
     }
