@@ -175,6 +175,12 @@ fn record_that_strayed_hides_none_behind_it() {
     passes(19_000_130, Profile::Disk, false);
 }
 
+/// A core whose logs cannot settle an op is not asked to go on without the rest.
+#[test]
+fn core_that_cannot_decide_waits_for_the_rest() {
+    passes(40_000_190, Profile::Disk, false);
+}
+
 #[test]
 fn replica_that_applied_what_its_group_lost_starts_over() {
     for seed in [3221, 3226] {

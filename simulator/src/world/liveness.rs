@@ -158,8 +158,12 @@ impl World {
     /// lost more memory than their promise covers. `text` says what is waited for.
     fn excuse(&self, text: &str) -> Option<&'static str> {
         let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
-        let mut known = self.oracles.committed.groups().map(|(key, _)| key.group);
-        if known.any(|group| is_meant(&group) && self.is_undecidable(group)) {
+        let is_open = |group| {
+            let replicas: Vec<&Replica> = self.replicas_of(group).collect();
+            replicas.len() == self.nodes.len() && self.is_undecidable(&replicas)
+        };
+        let known = self.oracles.committed.groups().map(|(key, _)| key.group);
+        if known.filter(is_meant).any(is_open) {
             return Some("excuse: more replicas cannot read an op than may lack it");
         }
         if !self.options.correlated {
@@ -189,19 +193,29 @@ impl World {
 
     /// Whether the core need not have finished without the rest, proved by looking at it: a
     /// memory-only group lost more memory than its promise covers, or nodes were wiped one after
-    /// the other, and nobody in the core has what committed ops are, or what they stand on. Someone
-    /// outside may.
+    /// the other, and nobody in the core has what committed ops are, or what they stand on. Or
+    /// records went bad, and too few in the core can deny an op. Someone outside may help.
     fn needs_others(&self, text: &str) -> bool {
-        let wiped = self.options.faults.wipe.is_some();
-        if !(self.options.correlated || wiped) || !self.core.contains(&false) {
+        if !self.core.contains(&false) {
             return false;
         }
-        let exposed = self.oracles.exposed.iter();
-        let known = self.oracles.committed.groups().map(|(key, _)| key);
-        let known = known.filter(|_| wiped);
-        let groups = exposed.chain(known).map(|key| key.group);
-        let mut meant = groups.filter(|group| text.contains(&format!("{} ", show_group(*group))));
-        meant.any(|group| {
+        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
+        let known = || self.oracles.committed.groups().map(|(key, _)| key.group);
+        let is_open = |group| {
+            let within: Vec<&Replica> = self.replicas_in_core(group).collect();
+            let is_whole = within.len() == self.core.iter().filter(|&&is_in| is_in).count();
+            is_whole && self.is_undecidable(&within)
+        };
+        // What clients ask of partitions waits for metadata, too.
+        let stands = |group: &GroupId| is_meant(group) || group.is_metadata();
+        if known().filter(stands).any(is_open) {
+            return true;
+        }
+        let wiped = self.options.faults.wipe.is_some();
+        let exposed = self.oracles.exposed.iter().map(|key| key.group);
+        let exposed = exposed.filter(|_| self.options.correlated || wiped);
+        let mut lossy = exposed.chain(known().filter(|_| wiped)).filter(is_meant);
+        lossy.any(|group| {
             let within: Vec<&Replica> = self.replicas_in_core(group).collect();
             self.lacks_messages(group) || lacks_ops(&within)
         })
@@ -251,11 +265,10 @@ impl World {
         count > 1 && !leads && denials.count() >= needed
     }
 
-    /// Nobody leads, and there is an op of which too few replicas can say that they never had it:
-    /// each of the others has a record it cannot read, which may have been that op (F30). A copy
-    /// of it would settle it, and there is none.
-    fn is_undecidable(&self, group: GroupId) -> bool {
-        let replicas: Vec<&Replica> = self.replicas_of(group).collect();
+    /// None of `replicas` leads, and there is an op of which too few of them can say that they
+    /// never had it: each of the others has a record it cannot read, which may have been that op
+    /// (F30). A copy of it would settle it, and none of them has one.
+    fn is_undecidable(&self, replicas: &[&Replica]) -> bool {
         let count = self.options.replicas;
         let needed = usize::from(count) - replication_quorum(count) + 1;
         let leads = replicas.iter().any(|it| it.is_primary());
@@ -269,8 +282,7 @@ impl World {
             let is_held = replicas.iter().any(|it| it.log().checksum(op).is_some());
             unread > 0 && !is_held && replicas.len() - unread < needed
         };
-        let is_whole = replicas.len() == usize::from(count);
-        count > 1 && is_whole && !leads && (from + 1..=to).map(Op).any(is_open)
+        count > 1 && !leads && (from + 1..=to).map(Op).any(is_open)
     }
 
     /// The only replica found a hole between segments, which an unsynced write may leave: it has
