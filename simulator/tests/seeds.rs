@@ -175,6 +175,12 @@ fn record_that_strayed_hides_none_behind_it() {
     passes(19_000_130, Profile::Disk, false);
 }
 
+/// Two of five are silent, and the one that has everything hashes a little with each request.
+#[test]
+fn peer_that_gets_ready_is_asked_often_enough() {
+    passes(50_000_130, Profile::Correlated, false);
+}
+
 /// A core whose logs cannot settle an op is not asked to go on without the rest.
 #[test]
 fn core_that_cannot_decide_waits_for_the_rest() {

@@ -105,6 +105,19 @@ fn partition_pauses_after_a_transient_refusal_and_asks_the_primary_again() {
     assert_eq!(node.take_sent()[0].0, SERVER);
 }
 
+/// Gives up on a peer that is silent, and returns the retry intervals until the next is asked.
+fn pause_after_silence(node: &mut Node) -> u32 {
+    node.ticks(3 * RETRY);
+    node.sent.clear();
+    assert!(node.puller.is_scheduled());
+    let mut pause = 0;
+    while node.puller.is_scheduled() {
+        node.tick();
+        pause += 1;
+    }
+    pause / RETRY
+}
+
 #[test]
 fn pauses_grow_to_about_a_minute_and_each_attempt_moves_on() {
     let (mut node, _) = partition();
@@ -112,19 +125,31 @@ fn pauses_grow_to_about_a_minute_and_each_attempt_moves_on() {
     let mut waits = Vec::new();
     let mut peers = vec![node.take_sent()[0].0.0];
     for _ in 0..8 {
-        node.ticks(3 * RETRY);
-        node.sent.clear();
-        assert!(node.puller.is_scheduled());
-        let mut wait = 0;
-        while node.puller.is_scheduled() {
-            node.tick();
-            wait += 1;
-        }
-        waits.push(wait / RETRY);
+        waits.push(pause_after_silence(&mut node));
         peers.push(node.take_sent()[0].0.0);
     }
     assert_eq!(waits, [2, 4, 8, 16, 32, 64, 64, 64]);
     assert_eq!(peers, [0, 1, 0, 1, 0, 1, 0, 1, 0]);
+}
+
+/// One peer is silent and the other gets ready while it is asked.
+#[test]
+fn pause_starts_over_when_a_peer_says_later() {
+    let (mut node, mut source) = partition();
+    source.gate = Gate::Partition(PartitionGate {
+        repairing: true,
+        ..support::partition_gate()
+    });
+    node.start(SERVER);
+    assert_eq!(pause_after_silence(&mut node), 2);
+    assert_eq!(pause_after_silence(&mut node), 4);
+    let (peer, request) = node.take_sent().remove(0);
+    assert_eq!(peer, SERVER);
+    let (_, refusal) = source.serve(PULLER, &request).remove(0);
+    assert_eq!(describe(&refusal), "later");
+    node.receive(SERVER, &refusal);
+    node.ticks(RETRY);
+    assert_eq!(pause_after_silence(&mut node), 2);
 }
 
 #[test]

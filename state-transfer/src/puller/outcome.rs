@@ -132,6 +132,9 @@ impl Puller {
         let is_primary = peer == view.view.primary(self.config.replica_count);
         self.failed = (!transient || !is_primary).then_some(peer);
         let charge = if transient {
+            // Who answers gets ready as long as it is asked. A pause that grew over peers that
+            // are silent would keep it from getting on.
+            self.failures = 0;
             Charge::Nothing
         } else {
             Charge::Failure
