@@ -157,13 +157,13 @@ impl World {
     /// Why the cluster need not have finished, proved by looking at the memory-only groups that
     /// lost more memory than their promise covers. `text` says what is waited for.
     fn excuse(&self, text: &str) -> Option<&'static str> {
-        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
+        let is_meant = |group: &GroupId| is_named(text, *group);
         let is_open = |group| {
             let replicas: Vec<&Replica> = self.replicas_of(group).collect();
             replicas.len() == self.nodes.len() && self.is_undecidable(&replicas)
         };
-        let known = self.oracles.committed.groups().map(|(key, _)| key.group);
-        if known.filter(is_meant).any(is_open) {
+        let mut known = self.oracles.committed.groups().map(|(key, _)| key.group);
+        if known.any(|group| stands_on(text, group) && is_open(group)) {
             return Some("excuse: more replicas cannot read an op than may lack it");
         }
         if !self.options.correlated {
@@ -197,25 +197,19 @@ impl World {
         if !self.core.contains(&false) {
             return false;
         }
-        let is_meant = |group: &GroupId| text.contains(&format!("{} ", show_group(*group)));
+        let members = self.core.iter().filter(|&&is_in| is_in).count();
+        let within = |group| self.replicas_in_core(group).collect::<Vec<&Replica>>();
+        let is_open = |group| within(group).len() == members && self.is_undecidable(&within(group));
         let known = || self.oracles.committed.groups().map(|(key, _)| key.group);
-        let is_open = |group| {
-            let within: Vec<&Replica> = self.replicas_in_core(group).collect();
-            let is_whole = within.len() == self.core.iter().filter(|&&is_in| is_in).count();
-            is_whole && self.is_undecidable(&within)
-        };
-        // What clients ask of partitions waits for metadata, too.
-        let stands = |group: &GroupId| is_meant(group) || group.is_metadata();
-        if known().filter(stands).any(is_open) {
+        if known().any(|group| stands_on(text, group) && is_open(group)) {
             return true;
         }
         let wiped = self.options.faults.wipe.is_some();
         let exposed = self.oracles.exposed.iter().map(|key| key.group);
         let exposed = exposed.filter(|_| self.options.correlated || wiped);
-        let mut lossy = exposed.chain(known().filter(|_| wiped)).filter(is_meant);
+        let mut lossy = exposed.chain(known().filter(|_| wiped));
         lossy.any(|group| {
-            let within: Vec<&Replica> = self.replicas_in_core(group).collect();
-            self.lacks_messages(group) || lacks_ops(&within)
+            is_named(text, group) && (self.lacks_messages(group) || lacks_ops(&within(group)))
         })
     }
 
@@ -343,6 +337,17 @@ impl World {
         let looks: Vec<Look<'_>> = nodes.map(Node::look).collect();
         look(&looks, &mut self.oracles)
     }
+}
+
+/// Whether it is this group that `text` says is waited for.
+fn is_named(text: &str, group: GroupId) -> bool {
+    text.contains(&format!("{} ", show_group(group)))
+}
+
+/// Whether what is waited for may wait for this group: what clients ask of partitions waits for
+/// metadata, too.
+fn stands_on(text: &str, group: GroupId) -> bool {
+    group.is_metadata() || is_named(text, group)
 }
 
 /// Whether committed ops are known of that none of these replicas has. What is above all they
