@@ -253,9 +253,11 @@ fn first_record(
     }
 }
 
-/// The promises of a folder whose log and messages are given up.
+/// The promises of a folder whose log and messages are given up. Its views stay promised; the
+/// log of the last one does not, or the next start would lead or vote with an empty one.
 fn without_data(record: SuperblockRecord) -> SuperblockRecord {
     SuperblockRecord {
+        log_view: View(0),
         commit_max: Op::ZERO,
         checkpoint_op: Op::ZERO,
         offset_frontier: 0,
@@ -319,4 +321,37 @@ pub(crate) fn generation_step(paths: &Paths, generation: u64, revision: u64) -> 
         data: vec![Chunk::from(bytes.to_vec())],
     };
     (generation > 0).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use biplane_journal::Identity;
+    use biplane_wire::{Checksum, ClusterId, ReplicaId};
+
+    use super::*;
+
+    #[test]
+    fn promises_without_data_name_no_log() {
+        let record = SuperblockRecord {
+            identity: Identity {
+                cluster: ClusterId(7),
+                replica: ReplicaId(1),
+                replica_count: 3,
+            },
+            view: View(15),
+            log_view: View(14),
+            commit_max: Op(70),
+            checkpoint_op: Op(68),
+            offset_frontier: 40,
+            checkpoint_checksum: Checksum(9),
+        };
+        let expected = SuperblockRecord {
+            log_view: View(0),
+            commit_max: Op::ZERO,
+            checkpoint_op: Op::ZERO,
+            offset_frontier: 0,
+            ..record
+        };
+        assert_eq!(without_data(record), expected);
+    }
 }

@@ -181,6 +181,18 @@ fn peer_that_gets_ready_is_asked_often_enough() {
     passes(50_000_130, Profile::Correlated, false);
 }
 
+/// It knew of the log it had taken over that its head is committed, and not what that is.
+#[test]
+fn replica_that_restarts_before_it_has_the_head_keeps_no_group_from_electing() {
+    passes(50_036_204, Profile::Lite, false);
+}
+
+/// The files of a group were set aside, with the log that their log view stood for.
+#[test]
+fn folder_that_takes_the_place_of_another_promises_no_log() {
+    passes(50_000_349, Profile::Correlated, false);
+}
+
 /// A core whose logs cannot settle an op is not asked to go on without the rest.
 #[test]
 fn core_that_cannot_decide_waits_for_the_rest() {

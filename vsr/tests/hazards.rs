@@ -4,9 +4,12 @@
 
 mod support;
 
-use biplane_vsr::{Ignored, Ingest, IngestRefusal, Input, NeedKind, Output, Start, Status};
+use biplane_vsr::{
+    Boot, Ignored, Ingest, IngestRefusal, Input, LogEntry, NeedKind, Output, Start, Status,
+};
 use biplane_wire::{
-    Checksum, Command, CommitHeader, Op, PrepareHeader, PrepareOkHeader, StartViewHeader, View,
+    Checksum, Command, CommitHeader, DoViewChangeHeader, Op, PrepareHeader, PrepareOkHeader,
+    StartViewHeader, Typed, View,
 };
 use support::solo::Solo;
 use support::{Cluster, Kind, frames};
@@ -511,6 +514,40 @@ fn h17_vote_describes_the_log_as_it_is() {
         );
         assert!(entry.present && !entry.nack);
     }
+}
+
+/// A backup took a log over, restarted before it had fetched the head, and knows it only as a
+/// number. Its vote is no word on that log, and one that has the head leads with it.
+#[test]
+fn head_that_is_a_number_alone_is_of_no_log_view() {
+    let log = frames::chain(1, 1, 6, Checksum::ZERO, 1);
+    let vote_of = |entries: Vec<LogEntry>| {
+        let start = Start::Used {
+            await_transfer: false,
+            view_floor: View(0),
+        };
+        let boot = Boot {
+            view: View(3),
+            log_view: View(3),
+            commit_max: Op(6),
+            log: entries,
+            ..Boot::empty(start)
+        };
+        let mut backup = Solo::open(support::config(Kind::Metadata, 2, 3), boot);
+        backup.tick(30);
+        let view = backup.replica.view().0;
+        backup.feed(frames::start_view_change(0, view));
+        let vote: Typed<DoViewChangeHeader> = Typed::decode(voted(&mut backup)).expect("a vote");
+        let header = vote.header();
+        (header.log_view(), header.op(), header.commit())
+    };
+    let intact = |ops: usize| log[..ops].iter().cloned().map(LogEntry::Intact);
+    assert_eq!(vote_of(intact(4).collect()), (View(0), Op(6), Op(6)));
+    assert_eq!(vote_of(intact(6).collect()), (View(3), Op(6), Op(6)));
+    // It may have been acknowledged.
+    let damaged = [LogEntry::Damaged(Op(6))];
+    let damaged: Vec<LogEntry> = intact(5).chain(damaged).collect();
+    assert_eq!(vote_of(damaged), (View(3), Op(6), Op(6)));
 }
 
 /// H4, the other way round: a heartbeat of an older view is no sign of life.

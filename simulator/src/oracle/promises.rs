@@ -420,14 +420,15 @@ impl Promises {
         judged
     }
 
-    /// A node set the files of a group aside: the group starts over there as after a crash.
+    /// A node set the files of a group aside: the group starts over there as after a crash, and
+    /// without a log of its own.
     pub fn set_aside(&mut self, look: Look<'_>, group: GroupId) {
         let Some(facts) = look.machine.and_then(|machine| machine.facts(group)) else {
             return;
         };
         let durable = self.reader.views(look.node, look.disk, &facts.superblock);
         let place = (look.node, key(&facts, group));
-        self.views.insert(place, (durable.view, durable.log_view));
+        self.views.insert(place, (durable.view, View(0)));
     }
 
     /// A node came back: it has, or knows that it may lack, each op it acknowledged.

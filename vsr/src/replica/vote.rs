@@ -18,13 +18,28 @@ impl Replica {
         self.commit_max.min(self.op_head)
     }
 
-    /// The log view a vote may claim.
+    /// The log view a vote may claim. One whose head this replica cannot name is none of its
+    /// own: it took that log over, restarted before it had fetched the head, and lost the name.
+    /// It has acknowledged nothing from there on, so whoever did is in some other vote, under
+    /// the log view it was acknowledged in or a later one.
     pub(crate) fn log_view_announced(&self) -> View {
-        if self.log_lost {
+        if self.log_lost || self.is_headless() {
             View(0)
         } else {
             self.log_view
         }
+    }
+
+    /// Nothing is known of the head but that it is committed.
+    fn is_headless(&self) -> bool {
+        let head = self.op_head;
+        let adopted = self.adoption.as_ref();
+        let held = self.log.held(head);
+        head > self.commit_min
+            && head <= self.commit_max
+            && adopted.is_none_or(|adoption| adoption.at(head).is_none())
+            && held.is_none_or(|held| held.trust == Trust::Stray)
+            && !self.log.is_damaged(head)
     }
 
     /// The ops the suffix describes, from the head down to the commit point.
