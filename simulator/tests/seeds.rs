@@ -187,6 +187,12 @@ fn replica_that_restarts_before_it_has_the_head_keeps_no_group_from_electing() {
     passes(50_036_204, Profile::Lite, false);
 }
 
+/// It heard of a commit point of the next view and lost power before that log was its own.
+#[test]
+fn commit_point_of_a_later_view_commits_nothing_of_an_older_log() {
+    passes(50_077_108, Profile::Lite, false);
+}
+
 /// The files of a group were set aside, with the log that their log view stood for.
 #[test]
 fn folder_that_takes_the_place_of_another_promises_no_log() {

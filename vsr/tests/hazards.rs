@@ -516,24 +516,29 @@ fn h17_vote_describes_the_log_as_it_is() {
     }
 }
 
+/// Replica 2 of three after a restart, whose superblock knows op 6 to be committed.
+fn restarted_knowing_six(view: u32, log_view: u32, log: Vec<LogEntry>) -> Solo {
+    let start = Start::Used {
+        await_transfer: false,
+        view_floor: View(0),
+    };
+    let boot = Boot {
+        view: View(view),
+        log_view: View(log_view),
+        commit_max: Op(6),
+        log,
+        ..Boot::empty(start)
+    };
+    Solo::open(support::config(Kind::Metadata, 2, 3), boot)
+}
+
 /// A backup took a log over, restarted before it had fetched the head, and knows it only as a
 /// number. Its vote is no word on that log, and one that has the head leads with it.
 #[test]
 fn head_that_is_a_number_alone_is_of_no_log_view() {
     let log = frames::chain(1, 1, 6, Checksum::ZERO, 1);
     let vote_of = |entries: Vec<LogEntry>| {
-        let start = Start::Used {
-            await_transfer: false,
-            view_floor: View(0),
-        };
-        let boot = Boot {
-            view: View(3),
-            log_view: View(3),
-            commit_max: Op(6),
-            log: entries,
-            ..Boot::empty(start)
-        };
-        let mut backup = Solo::open(support::config(Kind::Metadata, 2, 3), boot);
+        let mut backup = restarted_knowing_six(3, 3, entries);
         backup.tick(30);
         let view = backup.replica.view().0;
         backup.feed(frames::start_view_change(0, view));
@@ -548,6 +553,21 @@ fn head_that_is_a_number_alone_is_of_no_log_view() {
     let damaged = [LogEntry::Damaged(Op(6))];
     let damaged: Vec<LogEntry> = intact(5).chain(damaged).collect();
     assert_eq!(vote_of(damaged), (View(3), Op(6), Op(6)));
+}
+
+/// The commit point was told by a later view, whose log the replica had begun to take over when it
+/// lost power. What its own log has at the end may be something else.
+#[test]
+fn commit_point_of_a_later_view_commits_nothing_of_an_older_log() {
+    let log = frames::chain(1, 1, 4, Checksum::ZERO, 1);
+    let committed = |view: u32| {
+        let entries = log.iter().cloned().map(LogEntry::Intact).collect();
+        let mut backup = restarted_knowing_six(view, 1, entries);
+        backup.tick(1);
+        backup.replica.commit_min()
+    };
+    assert_eq!(committed(1), Op(4));
+    assert_eq!(committed(3), Op(0));
 }
 
 /// H4, the other way round: a heartbeat of an older view is no sign of life.

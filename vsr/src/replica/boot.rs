@@ -196,8 +196,8 @@ impl Replica {
 
     /// From the commit point up the journal is the log of the recorded log view: when that was
     /// recorded, everything else had been cut. Below it something older may be left over, so
-    /// there an entry is sure when it was made in that view, when the chain above leads to it,
-    /// or when a prepare that stands on it knew it to be committed.
+    /// there an entry is sure when it was made in that view and no later one was entered, when the
+    /// chain above leads to it, or when a prepare that stands on it knew it to be committed.
     fn judge_restored(&mut self) {
         let mut vouched = Op::ZERO;
         // Below a broken link nothing is sure, and a vote that showed both ends of it would
@@ -226,6 +226,8 @@ impl Replica {
             // A prepare of a later log stands above, known to be committed, on something else.
             let is_refuted = link == Some(false) && is_above_sure;
             let (log_view, commit_max) = (self.log_view, self.commit_max);
+            // A later view may have told the commit point, and this log have something else there.
+            let is_own = self.view == log_view;
             let held = self
                 .log
                 .held_mut(op)
@@ -235,7 +237,7 @@ impl Replica {
                 let is_owed = held.header().frame.view() == VIEW_UNSURE;
                 let is_sure = op <= vouched
                     || is_named
-                    || held.header().frame.view() == log_view
+                    || (held.header().frame.view() == log_view && (op > commit_max || is_own))
                     || (op >= commit_max && is_unbroken && !is_owed);
                 let timestamp = held.header().timestamp();
                 let is_late = sure_since.is_some_and(|above| timestamp >= above);
